@@ -1,0 +1,58 @@
+// What one exchange is judged by: an immutable picture of the live configuration, taken once when the request arrives.
+// A reload makes a new one and swaps the reference; nothing in it may be edited (invariant 7).
+import type { Sandbox } from './stages.ts';
+
+/** Limits and deadlines in force. Durations in `ms`, sizes in bytes. */
+export interface Limits {
+  /** Connections from sandboxes open at once */
+  readonly connections: number;
+  /** Request line and header section together */
+  readonly headerBytes: number;
+  /** Header fields in one section */
+  readonly headerFields: number;
+  readonly targetBytes: number;
+  /** Header section of an upstream's answer */
+  readonly replyHeaderBytes: number;
+  /** Whole request header section, from its first byte */
+  readonly headerMs: number;
+  /** First bytes and whole ClientHello of a tunnel, and the TLS handshake with the sandbox */
+  readonly handshakeMs: number;
+  readonly dnsMs: number;
+  /** TCP connect and TLS handshake with the upstream, together */
+  readonly connectMs: number;
+  /** First byte of the upstream's answer */
+  readonly replyMs: number;
+  /** Silence inside a body, either way */
+  readonly bodyIdleMs: number;
+  /** Silence in an upgraded or passed-through connection, both ways */
+  readonly tunnelIdleMs: number;
+  /** Idle keep-alive connection of a sandbox */
+  readonly keepAliveMs: number;
+  /** Idle pooled connection to an upstream */
+  readonly upstreamKeepAliveMs: number;
+  /** Connections to one upstream for one sandbox */
+  readonly upstreamConnections: number;
+  /** How long `stop` waits for exchanges under way */
+  readonly drainMs: number;
+}
+
+/** Finds out who is asking. */
+export interface SandboxRegistry {
+  /** False: one unnamed sandbox, no token asked for */
+  readonly required: boolean;
+  /** By the credentials of Proxy-Authorization; `undefined` where they fit no sandbox. Constant time. */
+  byToken(proxyAuthorization: string): Sandbox | undefined;
+  /** By the address the connection came from. */
+  bySource(address: string): Sandbox | undefined;
+  /** By id, for `explain` and the admin listener. */
+  byId(id: string): Sandbox | undefined;
+  readonly ids: readonly string[];
+}
+
+/** The live configuration as one exchange sees it. */
+export interface Snapshot {
+  /** Rises by one with each accepted reload */
+  readonly generation: number;
+  readonly sandboxes: SandboxRegistry;
+  readonly limits: Limits;
+}

@@ -1,0 +1,155 @@
+// The stages of the one journey: Arrival -> Intent -> Permit -> Route -> Dispatch -> Outcome.
+// Each is a new immutable value, made by one room only (the architecture test holds that), so that a step cannot be skipped:
+// dialling takes a Route, sending takes a Dispatch, and neither can be had without what stands before it.
+import type { Duplex, Readable } from 'node:stream';
+import type { Authority, Host } from './authority.ts';
+import type { Code, Refusal } from './codes.ts';
+import type { HeaderFields } from './header-fields.ts';
+import type { ReplyPort } from './reply-port.ts';
+import type { Policy, Rule } from './rule.ts';
+
+/** Which way a request came in. */
+export type Door = 'proxy' | 'tunnel' | 'transparent';
+
+/** What is spoken with the sandbox; also a metric label. */
+export type Protocol = 'http/1.1' | 'h2' | 'websocket' | 'passthrough';
+
+/** Scheme of the target. */
+export type Scheme = 'http' | 'https';
+
+/**
+ * What an exchange inside a tunnel may not leave: where the tunnel leads, and who opened it.
+ * `authority` was judged with the CONNECT and is judged again with every request inside.
+ */
+export interface Ceiling {
+  readonly scheme: Scheme;
+  readonly authority: Authority;
+  /** The Proxy-Authorization of the CONNECT */
+  readonly identity: string | undefined;
+}
+
+interface ArrivalBase {
+  /** UUID, also given to the sandbox with a refusal */
+  readonly requestId: string;
+  /** `performance.now()` at arrival */
+  readonly arrivedAt: number;
+  readonly door: Door;
+  readonly protocol: Protocol;
+  readonly method: string;
+  /** The request target as it stood on the wire */
+  readonly target: string;
+  readonly fields: HeaderFields;
+  readonly ceiling: Ceiling | undefined;
+  /** Address of the sandbox's end of the connection */
+  readonly client: string;
+  readonly reply: ReplyPort;
+}
+
+/** A request with its reply. */
+export interface ExchangeArrival extends ArrivalBase {
+  readonly purpose: 'exchange';
+  /** `undefined` where the request has no body */
+  readonly body: Readable | undefined;
+}
+
+/** A request to switch protocols; `Upgrade: websocket` is the only one let through. */
+export interface UpgradeArrival extends ArrivalBase {
+  readonly purpose: 'upgrade';
+}
+
+/** A CONNECT. `open` answers 200 and lets the tunnel live; it resolves when the tunnel has ended. */
+export interface TunnelArrival extends ArrivalBase {
+  readonly purpose: 'tunnel';
+  open(passthrough: boolean): Promise<TunnelEnd>;
+}
+
+/** The bytes of a tunnel that is not inspected. */
+export interface PassthroughArrival extends ArrivalBase {
+  readonly purpose: 'passthrough';
+  readonly stream: Duplex;
+}
+
+/** Anything that came through a door. */
+export type Arrival = ExchangeArrival | UpgradeArrival | TunnelArrival | PassthroughArrival;
+
+/** How a tunnel ended: how many exchanges it carried, and why it was cut if it was. */
+export interface TunnelEnd {
+  readonly carried: number;
+  readonly verdict: Refusal | Error | undefined;
+}
+
+declare const intentBrand: unique symbol;
+declare const permitBrand: unique symbol;
+declare const routeBrand: unique symbol;
+declare const dispatchBrand: unique symbol;
+
+/** An arrival whose syntax holds: one authority, one path, framing that has one reading. Made by intake. */
+export interface Intent<A extends Arrival = Arrival> {
+  readonly [intentBrand]: true;
+  readonly arrival: A;
+  /** `undefined` for a CONNECT, which does not say what it will speak */
+  readonly scheme: Scheme | undefined;
+  readonly authority: Authority;
+  /** Path without query, as on the wire; empty for a CONNECT */
+  readonly path: string;
+  /** Query with its `?`, or empty */
+  readonly query: string;
+  /** The sandbox's Proxy-Authorization, from the request or from its tunnel */
+  readonly identity: string | undefined;
+}
+
+/** Who is asking, and by which policy it is judged. */
+export interface Sandbox {
+  readonly id: string;
+  readonly policy: Policy;
+}
+
+/** What policy allows. Carries all that later steps need, so that nobody asks the policy twice. Made by policy. */
+export interface Permit<A extends Arrival = Arrival> {
+  readonly [permitBrand]: true;
+  readonly intent: Intent<A>;
+  readonly sandbox: Sandbox;
+  readonly rule: Rule;
+  /** Set under `enforcement: monitor`: what would have been refused */
+  readonly wouldRefuse: Code | undefined;
+}
+
+/** A permit with the judged addresses its connection may go to. Made by network. */
+export interface Route<A extends Arrival = Arrival> {
+  readonly [routeBrand]: true;
+  readonly permit: Permit<A>;
+  /** Judged addresses in the order to try; never empty */
+  readonly addresses: readonly Host[];
+  /** Connections with the same lane may serve each other's requests: same sandbox, scheme, authority and opened ranges */
+  readonly lane: string;
+}
+
+/** A route with the fields that go upstream, credentials put on. Made by credentials. */
+export interface Dispatch<A extends Arrival = Arrival> {
+  readonly [dispatchBrand]: true;
+  readonly route: Route<A>;
+  /** Hop-by-hop fields gone, Host rebuilt from the authority, injected fields last. Holds secrets: never log it */
+  readonly fields: HeaderFields;
+  /** Ids of the credentials that were put on */
+  readonly credentials: readonly string[];
+}
+
+/** For intake only. */
+export function makeIntent<A extends Arrival>(parts: Omit<Intent<A>, typeof intentBrand>): Intent<A> {
+  return parts as Intent<A>;
+}
+
+/** For policy only. */
+export function makePermit<A extends Arrival>(parts: Omit<Permit<A>, typeof permitBrand>): Permit<A> {
+  return parts as Permit<A>;
+}
+
+/** For network only. */
+export function makeRoute<A extends Arrival>(parts: Omit<Route<A>, typeof routeBrand>): Route<A> {
+  return parts as Route<A>;
+}
+
+/** For credentials only. */
+export function makeDispatch<A extends Arrival>(parts: Omit<Dispatch<A>, typeof dispatchBrand>): Dispatch<A> {
+  return parts as Dispatch<A>;
+}
