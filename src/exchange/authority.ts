@@ -16,6 +16,8 @@ export interface Authority {
   readonly address: boolean;
 }
 
+const NAME_OR_QUAD = /^[a-zA-Z0-9._-]{1,254}$/;
+const IN_BRACKETS = /^[0-9a-fA-F:.]{2,45}$/;
 const LABEL = /^(?!-)[a-z0-9_-]{1,63}(?<!-)$/;
 const NUMERIC_LABEL = /^(?:\d+|0x[0-9a-f]*)$/;
 const DOTTED_QUAD = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
@@ -27,6 +29,8 @@ const PORT = /^[1-9]\d{0,4}$/;
  */
 export function parseHost(text: string): Host | undefined {
   if (text.startsWith('[')) return parseBracketed(text);
+  // Before lower-casing, which turns U+212A KELVIN SIGN into an ASCII `k` (fault A18).
+  if (!NAME_OR_QUAD.test(text)) return undefined;
   const name = (text.endsWith('.') ? text.slice(0, -1) : text).toLowerCase();
   if (name.length === 0 || name.length > 253) return undefined;
   const labels = name.split('.');
@@ -37,7 +41,10 @@ export function parseHost(text: string): Host | undefined {
 
 function parseBracketed(text: string): Host | undefined {
   const inside = text.slice(1, -1);
-  if (!text.endsWith(']') || !/^[0-9a-fA-F:.]+$/.test(inside) || !ipaddr.IPv6.isValid(inside)) return undefined;
+  if (!text.endsWith(']') || !IN_BRACKETS.test(inside)) return undefined;
+  // ipaddr.js reads `::ffff:010.0.0.1`, which the URL standard and inet_pton refuse (fault A04).
+  if (inside.includes('.') && !DOTTED_QUAD.test(inside.slice(inside.lastIndexOf(':') + 1))) return undefined;
+  if (!ipaddr.IPv6.isValid(inside)) return undefined;
   return ipaddr.IPv6.parse(inside).toRFC5952String() as Host;
 }
 
@@ -46,10 +53,10 @@ export function isAddress(host: Host): boolean {
   return host.includes(':') || DOTTED_QUAD.test(host);
 }
 
-/** The canonical text of an address from a resolver or a socket (zone id dropped); `undefined` where it is none. */
+/** The canonical text of an address from a resolver or a socket (zone id of IPv6 dropped); `undefined` where it is none. */
 export function parseAddress(text: string): Host | undefined {
-  const bare = text.split('%', 1)[0] ?? '';
-  return parseHost(bare.includes(':') ? `[${bare}]` : bare);
+  if (text.includes(':')) return parseBracketed(`[${text.split('%', 1)[0] ?? ''}]`);
+  return DOTTED_QUAD.test(text) ? (text as Host) : undefined;
 }
 
 /** A port in its one decimal spelling, 1 to 65535; `undefined` for `0443`, `+443`, `0`, `65536` and the like. */

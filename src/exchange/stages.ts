@@ -3,7 +3,7 @@
 // dialling takes a Route, sending takes a Dispatch, and neither can be had without what stands before it.
 import type { Duplex, Readable } from 'node:stream';
 import type { Authority, Host } from './authority.ts';
-import type { Code, Refusal } from './codes.ts';
+import type { Code, Fault, Refusal } from './codes.ts';
 import type { HeaderFields } from './header-fields.ts';
 import type { ReplyPort } from './reply-port.ts';
 import type { Policy, Rule } from './rule.ts';
@@ -39,6 +39,10 @@ interface ArrivalBase {
   /** The request target as it stood on the wire */
   readonly target: string;
   readonly fields: HeaderFields;
+  /** HTTP version on the wire, as in `1.1` */
+  readonly version: string;
+  /** Set where the door's parser has already found the request malformed, too large or too slow */
+  readonly trouble: Refusal | undefined;
   readonly ceiling: Ceiling | undefined;
   /** Address of the sandbox's end of the connection */
   readonly client: string;
@@ -75,7 +79,7 @@ export type Arrival = ExchangeArrival | UpgradeArrival | TunnelArrival | Passthr
 /** How a tunnel ended: how many exchanges it carried, and why it was cut if it was. */
 export interface TunnelEnd {
   readonly carried: number;
-  readonly verdict: Refusal | Error | undefined;
+  readonly verdict: Refusal | Fault | undefined;
 }
 
 declare const intentBrand: unique symbol;

@@ -12,6 +12,8 @@ export class Trace {
   credentials: readonly string[] = [];
   /** The upstream address that was dialled or reused */
   address: Host | undefined = undefined;
+  /** Exchanges that came out of a tunnel, where the arrival was one */
+  carried = 0;
   /** Status that the sandbox got; 0 where none was sent */
   status = 0;
   /** Body bytes toward the upstream */

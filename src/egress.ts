@@ -1,0 +1,73 @@
+// THE journey: every arrival, whichever door it came through, takes this road and leaves one line in the ledger. Read it first.
+// Each step takes what the one before it made, so that none can be skipped; the first refusal ends the journey.
+// Nothing is decided here, and there is no second road.
+import { Fault, isRefusal, Refusal, toFault } from './exchange/codes.ts';
+import type { Snapshot, Limits } from './exchange/snapshot.ts';
+import type { Arrival, Dispatch, Intent, Permit, Route, Sandbox } from './exchange/stages.ts';
+import { Trace } from './exchange/trace.ts';
+import type { Decision, Outcome } from './exchange/trace.ts';
+
+type Later<T> = T | Promise<T>;
+
+/** The steps, each from its own room. A Refusal ends the journey as policy's answer, a thrown Fault as the world's. */
+export interface Steps {
+  readonly snapshot: () => Snapshot;
+  readonly readIntent: (arrival: Arrival, limits: Limits) => Intent | Refusal;
+  readonly identify: (intent: Intent, registry: Snapshot['sandboxes']) => Sandbox | Refusal;
+  readonly decide: (intent: Intent, sandbox: Sandbox) => Permit | Refusal;
+  readonly findRoute: (permit: Permit, trace: Trace, dnsMs: number) => Later<Route | Refusal>;
+  readonly attachCredentials: (route: Route) => Later<Dispatch | Refusal>;
+  readonly send: (dispatch: Dispatch, trace: Trace, limits: Limits) => Promise<Refusal | undefined>;
+  readonly writeRefusal: (arrival: Arrival, verdict: Refusal | Fault) => number;
+  readonly record: (outcome: Outcome) => void;
+}
+
+/** Builds the journey. The function it returns never rejects. */
+export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> {
+  return async function egress(arrival) {
+    const trace = new Trace();
+    let verdict: Refusal | Fault | undefined;
+    try {
+      verdict = await journey(arrival, steps.snapshot(), trace);
+    } catch (thrown) {
+      verdict = toFault(thrown);
+    }
+    if (verdict !== undefined) trace.status = steps.writeRefusal(arrival, verdict) || trace.status;
+    if (arrival.purpose === 'tunnel' && trace.carried > 0) return;
+    const durationMs = performance.now() - arrival.arrivedAt;
+    steps.record({ arrival, trace, verdict, decision: decisionOf(verdict, trace), durationMs });
+  };
+
+  async function journey(arrival: Arrival, snapshot: Snapshot, trace: Trace): Promise<Refusal | Fault | undefined> {
+    const { limits } = snapshot;
+    const intent = steps.readIntent(arrival, limits);
+    if (isRefusal(intent)) return intent;
+    trace.intent = intent;
+    const sandbox = steps.identify(intent, snapshot.sandboxes);
+    if (isRefusal(sandbox)) return sandbox;
+    trace.sandbox = sandbox.id;
+    const permit = steps.decide(intent, sandbox);
+    if (isRefusal(permit)) return permit;
+    trace.permit = permit;
+    if (arrival.purpose === 'tunnel') return live(await arrival.open(permit.rule.passthrough), trace);
+    const route = await steps.findRoute(permit, trace, limits.dnsMs);
+    if (isRefusal(route)) return route;
+    const dispatch = await steps.attachCredentials(route);
+    if (isRefusal(dispatch)) return dispatch;
+    trace.credentials = dispatch.credentials;
+    return steps.send(dispatch, trace, limits);
+  }
+}
+
+/** What was carried in a tunnel has its own lines in the ledger; a tunnel that carried nothing has this one. */
+function live(end: { readonly carried: number; readonly verdict: Refusal | Fault | undefined }, trace: Trace): Refusal | Fault | undefined {
+  trace.carried = end.carried;
+  trace.status = 200;
+  return end.verdict;
+}
+
+function decisionOf(verdict: Refusal | Fault | undefined, trace: Trace): Decision {
+  if (verdict instanceof Refusal) return 'refuse';
+  if (verdict instanceof Fault) return 'fault';
+  return trace.permit?.wouldRefuse === undefined ? 'allow' : 'would_refuse';
+}

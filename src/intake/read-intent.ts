@@ -1,0 +1,167 @@
+// The reading desk: Arrival in, Intent or Refusal out. One authority, one path, one reading of the framing. Pure.
+// Node's parser (llhttp, strict) has refused most malformed framing before; what it leaves open is refused here.
+// It must never take the authority from Host where the tunnel or the target names one, and never repair a target.
+import { formatAuthority, parseAuthority, sameAuthority } from '../exchange/authority.ts';
+import type { Authority } from '../exchange/authority.ts';
+import { isRefusal, Refusal } from '../exchange/codes.ts';
+import { fieldValues, listMembers } from '../exchange/header-fields.ts';
+import { makeIntent } from '../exchange/stages.ts';
+import type { Arrival, Intent, Scheme } from '../exchange/stages.ts';
+import type { Limits } from '../exchange/snapshot.ts';
+
+/** What the request line says, before Host has been heard. */
+interface Target {
+  readonly scheme: Scheme | undefined;
+  readonly authority: Authority;
+  readonly path: string;
+  readonly query: string;
+}
+
+/** Reads an arrival. A refusal is `bad_request`, `host_mismatch`, `method_forbidden`, `expectation_failed` or a size limit. */
+export function readIntent<A extends Arrival>(arrival: A, limits: Limits): Intent<A> | Refusal {
+  const early = arrival.trouble ?? overLimit(arrival, limits);
+  if (early !== undefined) return early;
+  if (arrival.purpose === 'passthrough') return readPassthrough(arrival);
+  const target = readTarget(arrival);
+  if (isRefusal(target)) return target;
+  const trouble = hostTrouble(arrival, target) ?? framingTrouble(arrival) ?? methodTrouble(arrival) ?? upgradeTrouble(arrival);
+  if (trouble !== undefined) return trouble;
+  const identities = fieldValues(arrival.fields, 'proxy-authorization');
+  if (identities.length > 1) return malformed('more than one Proxy-Authorization field');
+  return makeIntent({ arrival, ...target, identity: identities[0] ?? arrival.ceiling?.identity });
+}
+
+function malformed(detail: string): Refusal {
+  return new Refusal('bad_request', detail);
+}
+
+function overLimit(arrival: Arrival, limits: Limits): Refusal | undefined {
+  if (arrival.target.length > limits.targetBytes) return new Refusal('uri_too_long', `the request target is over ${limits.targetBytes} bytes`);
+  if (arrival.fields.length / 2 > limits.headerFields) {
+    return new Refusal('headers_too_large', `more than ${limits.headerFields} header fields`);
+  }
+  return undefined;
+}
+
+function readPassthrough<A extends Arrival>(arrival: A): Intent<A> | Refusal {
+  if (arrival.ceiling === undefined) return malformed('a passed-through connection needs a tunnel');
+  const { authority, identity } = arrival.ceiling;
+  return makeIntent({ arrival, scheme: 'https', authority, path: '', query: '', identity });
+}
+
+function readTarget(arrival: Arrival): Target | Refusal {
+  const { target, ceiling } = arrival;
+  if (arrival.purpose === 'tunnel') return readAuthorityForm(target);
+  if (target === '*') return malformed('the asterisk-form has no host to judge');
+  if (target.startsWith('/')) {
+    if (ceiling === undefined) return malformed('this is a proxy: send an absolute target such as http://host/path, or CONNECT');
+    return splitPath(target, ceiling.scheme, ceiling.authority);
+  }
+  const absolute = readAbsoluteForm(target);
+  if (isRefusal(absolute) || ceiling === undefined) return absolute;
+  if (absolute.scheme !== ceiling.scheme || !sameAuthority(absolute.authority, ceiling.authority)) {
+    return new Refusal('host_mismatch', 'the request target leads out of its tunnel');
+  }
+  return absolute;
+}
+
+function readAuthorityForm(target: string): Target | Refusal {
+  const authority = parseAuthority(target);
+  if (authority === undefined) return malformed('CONNECT needs one valid host and a port, as in example.com:443');
+  return { scheme: undefined, authority, path: '', query: '' };
+}
+
+const ABSOLUTE = /^(https?):\/\/([^/?#]*)(.*)$/i;
+
+function readAbsoluteForm(target: string): Target | Refusal {
+  if (/^wss?:/i.test(target)) return malformed('the scheme of a WebSocket request target is http or https');
+  const parts = ABSOLUTE.exec(target);
+  if (parts === null) return malformed('the request target is neither absolute nor a path');
+  const scheme: Scheme = (parts[1] as string).toLowerCase() === 'https' ? 'https' : 'http';
+  const authority = parseAuthority(parts[2] as string, defaultPort(scheme));
+  if (authority === undefined) return malformed('the request target holds no valid host');
+  return splitPath(parts[3] as string, scheme, authority);
+}
+
+/** Visible ASCII only (RFC 3986 section 2); llhttp lets some others through. */
+const PATH_AND_QUERY = /^[\x21\x22\x24-\x7e]*$/;
+
+function splitPath(text: string, scheme: Scheme, authority: Authority): Target | Refusal {
+  if (!PATH_AND_QUERY.test(text)) return malformed('the request target holds a character that a URI may not hold');
+  const mark = text.indexOf('?');
+  const path = mark < 0 ? text : text.slice(0, mark);
+  if (hasDotSegment(path)) return malformed('the path holds a dot segment, which an upstream may read in another way than its rule');
+  return { scheme, authority, path: path === '' ? '/' : path, query: mark < 0 ? '' : text.slice(mark) };
+}
+
+const MAY_HOLD_DOTS = /\.|%2e/i;
+
+/** A rule matches the path as sent, an upstream may resolve `/../` or `%2e%2e` first; so no such segment passes. */
+function hasDotSegment(path: string): boolean {
+  if (!MAY_HOLD_DOTS.test(path)) return false;
+  const decoded = path.replace(/%2e/gi, '.').replace(/%(?:2f|5c)/gi, '/');
+  return /(?:^|[/\\;])\.\.?(?:$|[/\\;])/.test(decoded);
+}
+
+/** The port that a scheme means when none is written. */
+function defaultPort(scheme: Scheme): number {
+  return scheme === 'https' ? 443 : 80;
+}
+
+/** RFC 9112 section 3.2: exactly one Host, and it agrees with the target or the tunnel. */
+function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
+  const hosts = fieldValues(arrival.fields, 'host');
+  if (hosts.length !== 1) {
+    if (hosts.length === 0 && arrival.protocol === 'h2') return undefined;
+    return malformed(hosts.length === 0 ? 'the Host field is missing' : 'more than one Host field');
+  }
+  const scheme = target.scheme ?? (target.authority.port === 80 ? 'http' : 'https');
+  const host = parseAuthority(hosts[0] as string, defaultPort(scheme));
+  if (host === undefined) return malformed('the Host field holds no valid host');
+  if (sameAuthority(host, target.authority)) return undefined;
+  // Many clients write a CONNECT's Host without the port; the host alone must then agree.
+  if (arrival.purpose === 'tunnel' && host.host === target.authority.host && !hasPort(hosts[0] as string)) return undefined;
+  return new Refusal('host_mismatch', `the Host field and the request disagree about the host: expected ${formatAuthority(target.authority)}`);
+}
+
+function hasPort(text: string): boolean {
+  return /:\d*$/.test(text.slice(text.indexOf(']') + 1));
+}
+
+/** Framing that llhttp accepts but that another reader may take differently (faults D01, D02). */
+function framingTrouble(arrival: Arrival): Refusal | undefined {
+  const lengths = fieldValues(arrival.fields, 'content-length');
+  if (lengths.length > 1 || (lengths[0] !== undefined && !/^(?:0|[1-9]\d{0,15})$/.test(lengths[0]))) {
+    return malformed('Content-Length is not one plain decimal number');
+  }
+  const codings = fieldValues(arrival.fields, 'transfer-encoding');
+  if (codings.length === 0) return undefined;
+  if (arrival.version !== '1.1') return malformed('Transfer-Encoding needs HTTP/1.1');
+  if (codings.length > 1 || (codings[0] as string).toLowerCase() !== 'chunked') return malformed('the only transfer coding is chunked');
+  if (lengths.length > 0) return malformed('Content-Length beside Transfer-Encoding');
+  return undefined;
+}
+
+const FORBIDDEN_METHODS: ReadonlySet<string> = new Set(['TRACE', 'TRACK']);
+
+function methodTrouble(arrival: Arrival): Refusal | undefined {
+  if (FORBIDDEN_METHODS.has(arrival.method.toUpperCase())) {
+    return new Refusal('method_forbidden', `${arrival.method.toUpperCase()} would reflect what is put on at the door`);
+  }
+  if (arrival.method === 'OPTIONS' && fieldValues(arrival.fields, 'max-forwards')[0]?.trim() === '0') {
+    return new Refusal('method_forbidden', 'OPTIONS that ends at the proxy is not answered');
+  }
+  if (arrival.method === 'CONNECT' && arrival.purpose !== 'tunnel') return malformed('CONNECT inside a tunnel');
+  const expectations = fieldValues(arrival.fields, 'expect');
+  if (expectations.length === 0) return undefined;
+  if (expectations.length === 1 && (expectations[0] as string).toLowerCase() === '100-continue') return undefined;
+  return new Refusal('expectation_failed', 'the only known expectation is 100-continue');
+}
+
+function upgradeTrouble(arrival: Arrival): Refusal | undefined {
+  if (arrival.purpose !== 'upgrade') return undefined;
+  const wanted = fieldValues(arrival.fields, 'upgrade').flatMap(listMembers);
+  if (wanted.length !== 1 || wanted[0] !== 'websocket') return malformed('the only upgrade let through is to websocket');
+  if (arrival.method !== 'GET') return malformed('a WebSocket handshake is a GET');
+  return undefined;
+}

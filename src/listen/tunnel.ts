@@ -1,0 +1,114 @@
+// Inside a CONNECT: the first bytes decide what the tunnel carries, and every request in it becomes an Arrival of its own.
+// The tunnel's authority is the ceiling of all of them. A ClientHello must name that host; bytes that are neither TLS nor HTTP go nowhere.
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import type { SecureContext } from 'node:tls';
+import { parseHost } from '../exchange/authority.ts';
+import type { Host } from '../exchange/authority.ts';
+import { Fault, Refusal } from '../exchange/codes.ts';
+import type { Ceiling, Scheme, TunnelEnd } from '../exchange/stages.ts';
+import { readOpening } from './client-hello.ts';
+import type { Opening } from './client-hello.ts';
+
+/** A tunnel that has been let through, while it lives. */
+export interface Tunnel {
+  readonly ceiling: Ceiling;
+  readonly client: string;
+  /** Exchanges that came out of it so far */
+  carried: number;
+}
+
+/** What a tunnel needs of the rest of its room. */
+export interface TunnelOptions {
+  /** The leaf for a host, as a TLS context. Throws where none can be minted. */
+  readonly contextFor: (host: Host) => SecureContext;
+  /** Hands a stream of HTTP over to the HTTP server. */
+  readonly adopt: (socket: Socket, tunnel: Tunnel) => void;
+  /** Runs a passed-through connection through the journey. */
+  readonly passThrough: (socket: Socket, tunnel: Tunnel) => Promise<void>;
+  /** First bytes, ClientHello and handshake, each within this many `ms` */
+  readonly handshakeMs: number;
+}
+
+/** Fatal alert 112, unrecognized_name (RFC 6066 section 3). */
+const UNRECOGNIZED_NAME = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x70]);
+
+/** A ceiling whose scheme is not known before the tunnel has opened. */
+export type Opened = Omit<Ceiling, 'scheme'> & { readonly client: string; readonly passthrough: boolean };
+
+/** Lives through a tunnel whose 200 has been sent. Resolves when its socket has closed. Never rejects. */
+export async function runTunnel(socket: Socket, opened: Opened, options: TunnelOptions): Promise<TunnelEnd> {
+  const closed = new Promise<void>((resolve) => {
+    if (socket.destroyed) resolve();
+    else socket.once('close', () => resolve());
+  });
+  let verdict: Refusal | Fault | undefined;
+  const cut = (reason: Refusal | Fault): void => {
+    verdict ??= reason;
+    socket.destroy();
+  };
+  const slow = setTimeout(() => cut(new Refusal('request_timeout', 'nothing came through the tunnel in time')), options.handshakeMs);
+  const opening = await readOpening(socket);
+  clearTimeout(slow);
+  const tunnel: Tunnel = { ceiling: ceilingOf(opened, opening), client: opened.client, carried: 0 };
+  const trouble = verdict ?? openingTrouble(opening, opened);
+  if (trouble !== undefined) {
+    if (opening.kind === 'tls') socket.end(UNRECOGNIZED_NAME, () => cut(trouble));
+    else cut(trouble);
+  } else if (opened.passthrough) {
+    tunnel.carried = 1;
+    await options.passThrough(socket, tunnel);
+    socket.destroy();
+  } else if (opening.kind === 'http') {
+    options.adopt(socket, tunnel);
+  } else {
+    terminate(socket, { tunnel, cut, options });
+  }
+  await closed;
+  return { carried: tunnel.carried, verdict: verdict ?? trouble };
+}
+
+function ceilingOf(opened: Opened, opening: Opening): Ceiling {
+  const scheme: Scheme = opening.kind === 'http' ? 'http' : 'https';
+  return { scheme, authority: opened.authority, identity: opened.identity };
+}
+
+function openingTrouble(opening: Opening, opened: Opened): Refusal | Fault | undefined {
+  switch (opening.kind) {
+    case 'closed':
+      return new Fault('client_closed', 'the sandbox closed the tunnel before it said anything');
+    case 'other':
+      return new Refusal('bad_request', 'the tunnel carries neither TLS nor HTTP');
+    case 'http':
+      return opened.passthrough ? new Refusal('bad_request', 'a tunnel that passes TLS through carries no plain HTTP') : undefined;
+    case 'tls':
+      return opening.serverName === undefined || parseHost(opening.serverName) === opened.authority.host
+        ? undefined
+        : new Refusal('host_mismatch', 'the ClientHello names another host than the CONNECT');
+  }
+}
+
+/** Shakes hands as the tunnel's host and hands the decrypted stream over. */
+function terminate(socket: Socket, { tunnel, cut, options }: { readonly tunnel: Tunnel; readonly cut: (reason: Fault | Refusal) => void; readonly options: TunnelOptions }): void {
+  let secured: TLSSocket;
+  try {
+    secured = new TLSSocket(socket, { isServer: true, secureContext: options.contextFor(tunnel.ceiling.authority.host), ALPNProtocols: ['http/1.1'] });
+  } catch (error) {
+    cut(new Fault('internal_error', 'no certificate could be made for the host', error));
+    return;
+  }
+  const slow = setTimeout(() => cut(new Refusal('request_timeout', 'the TLS handshake took too long')), options.handshakeMs);
+  const failed = (error?: Error): void => {
+    clearTimeout(slow);
+    cut(new Fault('client_tls', "the sandbox's client broke off the TLS handshake", error));
+  };
+  const closed = (): void => failed();
+  secured.on('error', ignore).once('error', failed).once('close', closed);
+  secured.once('secure', () => {
+    clearTimeout(slow);
+    secured.off('error', failed).off('close', closed);
+    options.adopt(secured, tunnel);
+  });
+}
+
+function ignore(): void {}

@@ -1,0 +1,79 @@
+// The index over one sandbox's rules: which rules own a host, and whether the denylist covers it.
+// Lookups walk the labels of the host, never the list of rules, so that ten rules and a hundred thousand cost the same.
+import type { Host } from '../exchange/authority.ts';
+import { isAddress } from '../exchange/authority.ts';
+import type { Policy, Rule } from '../exchange/rule.ts';
+import type { DomainPattern } from './host-pattern.ts';
+
+/** One allowlist entry before it has its id. */
+export interface AllowlistEntry {
+  readonly pattern: DomainPattern;
+  readonly rule: Omit<Rule, 'id'>;
+}
+
+/** Builds the immutable index. Rules that share a domain keep their file order (design section 3). */
+export function buildPolicy(options: {
+  readonly denylist: readonly DomainPattern[];
+  readonly allowlist: readonly AllowlistEntry[];
+}): Policy {
+  const allowed = new DomainMap<Rule[]>();
+  const ruleIds: string[] = [];
+  for (const { pattern, rule } of options.allowlist) {
+    const owners = allowed.getOrAdd(pattern, () => []);
+    const id = owners.length === 0 ? pattern.text : `${pattern.text}#${owners.length + 1}`;
+    owners.push({ ...rule, id });
+    ruleIds.push(id);
+  }
+  const denied = new DomainMap<string>();
+  for (const pattern of options.denylist) denied.getOrAdd(pattern, () => `deny ${pattern.text}`);
+  return {
+    ruleIds,
+    denied: (host) => denied.mostSpecific(host),
+    rulesFor: (host) => allowed.mostSpecific(host) ?? NO_RULES,
+  };
+}
+
+const NO_RULES: readonly Rule[] = [];
+
+/** The policy of `network: disabled`, of no network at all, and of an unready config: nothing is allowed. */
+export const DENY_ALL: Policy = buildPolicy({ denylist: [], allowlist: [] });
+
+/** A map from domain patterns, asked for the most specific one that covers a host: exact, longest suffix, `*`. */
+class DomainMap<Value> {
+  readonly #exact = new Map<string, Value>();
+  readonly #below = new Map<string, Value>();
+  #any: Value | undefined = undefined;
+
+  getOrAdd(pattern: DomainPattern, make: () => Value): Value {
+    switch (pattern.kind) {
+      case 'any':
+        return (this.#any ??= make());
+      case 'exact':
+        return DomainMap.#getOrAdd(this.#exact, pattern.host, make);
+      case 'below':
+        return DomainMap.#getOrAdd(this.#below, pattern.suffix, make);
+    }
+  }
+
+  mostSpecific(host: Host): Value | undefined {
+    const exact = this.#exact.get(host);
+    if (exact !== undefined) return exact;
+    return (this.#below.size > 0 && !isAddress(host) ? this.#longestSuffix(host) : undefined) ?? this.#any;
+  }
+
+  #longestSuffix(host: Host): Value | undefined {
+    for (let dot = host.indexOf('.'); dot >= 0; dot = host.indexOf('.', dot + 1)) {
+      const value = this.#below.get(host.slice(dot + 1));
+      if (value !== undefined) return value;
+    }
+    return undefined;
+  }
+
+  static #getOrAdd<V>(map: Map<string, V>, key: string, make: () => V): V {
+    const present = map.get(key);
+    if (present !== undefined) return present;
+    const made = make();
+    map.set(key, made);
+    return made;
+  }
+}

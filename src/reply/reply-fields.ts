@@ -1,0 +1,58 @@
+// What of an upstream's answer reaches the sandbox: everything end-to-end, in its order and case, but for the fields that are ours to set.
+// It must never let an upstream speak with Sallyport's own voice: Proxy-Status and X-Sallyport-Reason from outside are dropped (invariant 8).
+
+/** Hop-by-hop fields and the ones that only this proxy may set; Trailer goes along because trailers do. */
+const DROPPED: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-authentication-info',
+  'te',
+  'transfer-encoding',
+  'upgrade',
+  'proxy-status',
+  'x-sallyport-reason',
+]);
+
+/** Framing that a trailer section may not carry (RFC 9110 section 6.5.1). */
+const NOT_IN_TRAILERS: ReadonlySet<string> = new Set(['content-length', 'host', 'authorization', 'set-cookie', 'trailer', 'content-encoding', 'content-type']);
+
+/**
+ * Fields from the wire (latin1 bytes, name then value) as they go to the sandbox. Fields that Connection nominates are dropped too.
+ * `keepUpgrade` is for a 101, whose Upgrade and Connection belong to the handshake.
+ */
+export function replyFields(raw: readonly Buffer[]): string[] {
+  const fields: string[] = [];
+  let nominated: Set<string> | undefined;
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = (raw[i] as Buffer).toString('latin1');
+    const lower = name.toLowerCase();
+    if (lower === 'connection') nominated = nominate((raw[i + 1] as Buffer).toString('latin1'), nominated);
+    if (!DROPPED.has(lower)) fields.push(name, (raw[i + 1] as Buffer).toString('latin1'));
+  }
+  return nominated === undefined ? fields : without(fields, nominated);
+}
+
+function nominate(value: string, nominated: Set<string> | undefined): Set<string> | undefined {
+  for (const part of value.split(',')) {
+    const name = part.trim().toLowerCase();
+    if (name === '' || name === 'keep-alive' || name === 'close' || name === 'upgrade' || name === 'content-length') continue;
+    (nominated ??= new Set()).add(name);
+  }
+  return nominated;
+}
+
+function without(fields: readonly string[], names: ReadonlySet<string>): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    if (!names.has((fields[i] as string).toLowerCase())) kept.push(fields[i] as string, fields[i + 1] as string);
+  }
+  return kept;
+}
+
+/** Trailer fields as they go to the sandbox. */
+export function replyTrailers(raw: readonly Buffer[]): string[] {
+  return without(replyFields(raw), NOT_IN_TRAILERS);
+}

@@ -1,0 +1,57 @@
+// The one place where a refusal or a fault becomes an answer: problem+json with the code, the reason and how to allow it.
+// It must never put in anything but the table's texts, the stage's own detail and the request id: no secret, address or stack.
+import { CODES, Fault } from '../exchange/codes.ts';
+import type { Refusal } from '../exchange/codes.ts';
+import type { Arrival } from '../exchange/stages.ts';
+
+/** Codes after which the connection cannot be trusted to hold another request. */
+const ENDS_CONNECTION: ReadonlySet<string> = new Set(['bad_request', 'request_timeout', 'headers_too_large', 'uri_too_long', 'limit_reached', 'shutting_down']);
+
+/**
+ * Answers the arrival with the verdict, or cuts the reply where its head has gone out already.
+ * Returns the status that the sandbox got, 0 where it got none.
+ */
+export function writeRefusal(arrival: Arrival, verdict: Refusal | Fault): number {
+  const { reply } = arrival;
+  const { status } = CODES[verdict.code];
+  if (reply.headSent || reply.closed || status === 499) {
+    reply.abort();
+    return reply.headSent ? status : 0;
+  }
+  const { fields, body } = describe(arrival.requestId, verdict);
+  reply.head(status, '', fields, ENDS_CONNECTION.has(verdict.code));
+  if (arrival.method !== 'HEAD') reply.write(body);
+  reply.end();
+  return status;
+}
+
+/** The fields and body of a refusal (RFC 9457, RFC 9209). */
+export function describe(requestId: string, verdict: Refusal | Fault): { readonly fields: string[]; readonly body: Buffer } {
+  const entry = CODES[verdict.code];
+  const detail = verdict instanceof Fault ? verdict.message : verdict.detail;
+  const problem = {
+    type: `urn:sallyport:problem:${verdict.code}`,
+    title: entry.title,
+    status: entry.status,
+    detail,
+    code: verdict.code,
+    hint: entry.hint,
+    request_id: requestId,
+  };
+  const body = Buffer.from(`${JSON.stringify(problem)}\n`);
+  const fields = [
+    'Content-Type',
+    'application/problem+json',
+    'Content-Length',
+    String(body.length),
+    'Cache-Control',
+    'no-store',
+    'Proxy-Status',
+    `sallyport; error=${entry.proxyError}; details="${verdict.code}"`,
+    'X-Sallyport-Reason',
+    verdict.code,
+  ];
+  if (entry.status === 407) fields.push('Proxy-Authenticate', 'Basic realm="sallyport"');
+  if (entry.status === 405) fields.push('Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS');
+  return { fields, body };
+}

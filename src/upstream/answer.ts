@@ -1,0 +1,117 @@
+// One attempt at an exchange on one connection: drives the reply as the upstream's answer comes in, with backpressure, and settles once.
+// The connection's parser calls it; it must never throw into the parser, and never touch the reply after it has settled.
+import type { Duplex } from 'node:stream';
+import { Fault } from '../exchange/codes.ts';
+import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
+import type { Trace } from '../exchange/trace.ts';
+import { exchangeFault } from './faults.ts';
+
+/** How fields from the wire become fields toward the sandbox; given by the reply room. */
+export interface ReplyFields {
+  readonly fields: (raw: readonly Buffer[]) => string[];
+  readonly trailers: (raw: readonly Buffer[]) => string[];
+}
+
+/** What an attempt came to. */
+export interface AttemptEnd {
+  readonly fault: Fault | undefined;
+  /** Whether the request may have reached the upstream */
+  readonly sent: boolean;
+  /** Set where the upstream switched protocols: its stream, and the fields of its 101 */
+  readonly switched: { readonly stream: Duplex; readonly reason: string; readonly raw: readonly Buffer[] } | undefined;
+}
+
+/**
+ * The connection's callbacks for one attempt (undici's dispatch interface, the one with raw fields).
+ * `settled` is called exactly once.
+ */
+export class Answer implements ReplyListener {
+  readonly #reply: ReplyPort;
+  readonly #trace: Trace;
+  readonly #convert: ReplyFields;
+  readonly #settled: (end: AttemptEnd) => void;
+  #done = false;
+  #sent = false;
+  #abort: ((reason: Error) => void) | undefined = undefined;
+  #resume: (() => void) | undefined = undefined;
+  #gone = false;
+
+  constructor(options: { readonly reply: ReplyPort; readonly trace: Trace; readonly convert: ReplyFields; readonly settled: (end: AttemptEnd) => void }) {
+    this.#reply = options.reply;
+    this.#trace = options.trace;
+    this.#convert = options.convert;
+    this.#settled = options.settled;
+    options.reply.listen(this);
+  }
+
+  /** ReplyListener: the sandbox reads again. */
+  drained(): void {
+    this.#resume?.();
+  }
+
+  /** ReplyListener: the sandbox left, so the upstream's answer is of no use any more (fault I08). */
+  gone(): void {
+    this.#gone = true;
+    this.#abort?.(LEFT());
+  }
+
+  /** The request is about to be written. */
+  onConnect(abort: (reason: Error) => void): void {
+    if (this.#gone || this.#reply.closed) {
+      abort(LEFT());
+      return;
+    }
+    this.#abort = abort;
+    this.#sent = true;
+    this.#trace.dispatchedAt = performance.now();
+  }
+
+  /** A head, interim ones included. */
+  // eslint-disable-next-line max-params -- the signature is undici's
+  onHeaders(status: number, raw: readonly Buffer[], resume: () => void, reason: string): boolean {
+    if (status < 200) {
+      if (status !== 101) this.#reply.interim(status, this.#convert.fields(raw));
+      return true;
+    }
+    this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
+    this.#trace.status = status;
+    this.#resume = resume;
+    this.#reply.head(status, reason, this.#convert.fields(raw));
+    return true;
+  }
+
+  /** A piece of the body; false pauses the upstream until the sandbox has read. */
+  onData(chunk: Buffer): boolean {
+    this.#trace.bytesReceived += chunk.length;
+    return this.#reply.write(chunk);
+  }
+
+  /** The whole answer is in. */
+  onComplete(trailers: readonly Buffer[]): void {
+    this.#reply.end(trailers.length === 0 ? undefined : this.#convert.trailers(trailers));
+    this.#settle({ fault: undefined, sent: true, switched: undefined });
+  }
+
+  /** The upstream switched protocols. */
+  // eslint-disable-next-line max-params -- the signature is undici's
+  onUpgrade(status: number, raw: readonly Buffer[], stream: Duplex): void {
+    this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
+    this.#trace.status = status;
+    this.#settle({ fault: undefined, sent: true, switched: { stream, reason: 'Switching Protocols', raw } });
+  }
+
+  /** The attempt failed, at whatever point. */
+  onError(error: Error): void {
+    this.#settle({ fault: exchangeFault(error), sent: this.#sent, switched: undefined });
+  }
+
+  #settle(end: AttemptEnd): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#settled(end);
+  }
+}
+
+function LEFT(): Fault {
+  return new Fault('client_closed', 'the sandbox left before the answer was complete');
+}

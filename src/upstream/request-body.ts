@@ -1,0 +1,57 @@
+// The sandbox's request body as the upstream connection reads it: counted, with backpressure, and asked for only when it is wanted.
+// It stands between the two so that an upstream that answers early ends the upload without cutting the sandbox's connection (fault D10).
+import { Readable } from 'node:stream';
+import { Fault } from '../exchange/codes.ts';
+import type { ReplyPort } from '../exchange/reply-port.ts';
+import type { Trace } from '../exchange/trace.ts';
+
+/** Reads from the sandbox as fast as the upstream takes it. Destroying it leaves the source alone. */
+export class RequestBody extends Readable {
+  readonly #source: Readable;
+  readonly #reply: ReplyPort;
+  readonly #trace: Trace;
+  #started = false;
+
+  constructor(source: Readable, reply: ReplyPort, trace: Trace) {
+    super({ highWaterMark: 64 * 1024 });
+    this.#source = source;
+    this.#reply = reply;
+    this.#trace = trace;
+  }
+
+  /** Whether any byte has been asked for; a request whose body is untouched can be sent again. */
+  get started(): boolean {
+    return this.#started;
+  }
+
+  override _read(): void {
+    if (this.#started) {
+      this.#source.resume();
+      return;
+    }
+    this.#started = true;
+    this.#source.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose).on('error', this.#onClose);
+    this.#reply.invite();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (this.#started) {
+      this.#source.pause();
+      this.#source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
+    }
+    done(error);
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#trace.bytesSent += chunk.length;
+    if (!this.push(chunk)) this.#source.pause();
+  };
+
+  readonly #onEnd = (): void => {
+    this.push(null);
+  };
+
+  readonly #onClose = (): void => {
+    if (!this.#source.readableEnded && !this.destroyed) this.destroy(new Fault('client_closed', 'the sandbox broke off its request'));
+  };
+}
