@@ -42,10 +42,19 @@ export function parseHost(text: string): Host | undefined {
 function parseBracketed(text: string): Host | undefined {
   const inside = text.slice(1, -1);
   if (!text.endsWith(']') || !IN_BRACKETS.test(inside)) return undefined;
-  // ipaddr.js reads `::ffff:010.0.0.1`, which the URL standard and inet_pton refuse (fault A04).
-  if (inside.includes('.') && !DOTTED_QUAD.test(inside.slice(inside.lastIndexOf(':') + 1))) return undefined;
-  if (!ipaddr.IPv6.isValid(inside)) return undefined;
-  return ipaddr.IPv6.parse(inside).toRFC5952String() as Host;
+  const groups = inside.includes('.') ? withoutQuad(inside) : inside;
+  return groups !== undefined && ipaddr.IPv6.isValid(groups) ? (ipaddr.IPv6.parse(groups).toRFC5952String() as Host) : undefined;
+}
+
+/**
+ * An IPv6 text whose last 32 bits stand as a dotted quad, in hex groups. ipaddr.js is not left to it: it reads `::ffff:010.0.0.1`,
+ * which the URL standard and inet_pton refuse, and takes `::8.8.8.8` for `::ffff:8.8.8.8` (faults A04, A05).
+ */
+function withoutQuad(text: string): string | undefined {
+  const start = text.lastIndexOf(':') + 1;
+  if (!DOTTED_QUAD.test(text.slice(start))) return undefined;
+  const [a = 0, b = 0, c = 0, d = 0] = text.slice(start).split('.').map(Number);
+  return `${text.slice(0, start)}${((a << 8) | b).toString(16)}:${((c << 8) | d).toString(16)}`;
 }
 
 /** True for a dotted quad or an IPv6 address. */

@@ -1,0 +1,106 @@
+// Permit to Route: the name is resolved once, every answer is judged, and the addresses that passed are all a dial may use.
+// It runs only after policy said yes, so a refused name causes no query (fault A29).
+// It must never pick the good ones out of a mixed answer: one address inside the walls denies the name (faults A24, A25).
+import { performance } from 'node:perf_hooks';
+import { parseAddress } from '../exchange/authority.ts';
+import type { Host } from '../exchange/authority.ts';
+import { Fault, Refusal } from '../exchange/codes.ts';
+import { makeRoute } from '../exchange/stages.ts';
+import type { Arrival, Permit, Route } from '../exchange/stages.ts';
+import type { Trace } from '../exchange/trace.ts';
+import type { DeniedReason, Guard } from './guard.ts';
+import type { Resolver } from './resolver.ts';
+
+/**
+ * Finds where a permitted exchange may connect to. Answers at once, without a promise, where the host is an address or its lane is
+ * warm. Throws (or rejects with) Fault `dns_failed` where the name has no address within `dnsMs`; returns Refusal `address_denied`
+ * where any address is denied, with that address in `trace.address`. Monitoring rules are no exception: nothing leads inside.
+ */
+export type FindRoute = <A extends Arrival>(
+  permit: Permit<A>,
+  trace: Trace,
+  dnsMs: number,
+) => Promise<Route<A> | Refusal> | Route<A> | Refusal;
+
+/** What finding a route needs from its neighbours. */
+export interface FindRouteOptions {
+  readonly resolver: Resolver;
+  readonly guard: Guard;
+  /** The judged addresses behind a live pooled connection of the lane; `undefined` where there is none */
+  readonly warm: (lane: string) => readonly Host[] | undefined;
+}
+
+const MOST_ADDRESSES = 8;
+
+/** See FindRoute. */
+export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): FindRoute {
+  const judgeAll = <A extends Arrival>(permit: Permit<A>, answers: readonly string[], trace: Trace): Route<A> | Refusal => {
+    const { authority } = permit.intent;
+    const addresses = new Set<Host>();
+    for (const answer of new Set(answers)) {
+      const address = parseAddress(answer);
+      const reason = address === undefined ? 'unreadable' : deniedReason(guard, address, permit);
+      if (address === undefined || reason !== undefined) {
+        trace.address = address;
+        return refuse(permit, reason ?? 'unreadable');
+      }
+      addresses.add(address);
+    }
+    if (addresses.size === 0) throw new Fault('dns_failed', `the name "${authority.host}" has no address`);
+    return makeRoute<A>({ permit, addresses: interleave([...addresses]).slice(0, MOST_ADDRESSES), lane: laneOf(permit) });
+  };
+
+  return (permit, trace, dnsMs) => {
+    const lane = laneOf(permit);
+    const live = warm(lane);
+    if (live !== undefined && live.length > 0) return makeRoute({ permit, addresses: live, lane });
+    const { host, address } = permit.intent.authority;
+    if (address) return judgeAll(permit, [host], trace);
+    const askedAt = performance.now();
+    return resolveWithin(resolver, host, dnsMs)
+      .finally(() => (trace.dnsMs = performance.now() - askedAt))
+      .then((answers) => judgeAll(permit, answers, trace));
+  };
+}
+
+function deniedReason(guard: Guard, address: Host, permit: Permit): DeniedReason | undefined {
+  const verdict = guard.judge(address, permit.intent.authority.port, permit.rule.opened);
+  return verdict.allowed ? undefined : verdict.reason;
+}
+
+function refuse(permit: Permit, reason: DeniedReason): Refusal {
+  const { host, address } = permit.intent.authority;
+  const subject = address ? 'the target is' : `the name "${host}" leads to`;
+  return new Refusal('address_denied', `${subject} an address of class ${reason}`, permit.rule.id);
+}
+
+// Host, port and scheme hold no space and neither do ranges, so that no sandbox id can make two lanes one.
+function laneOf(permit: Permit): string {
+  const { scheme = 'https', authority } = permit.intent;
+  return `${permit.sandbox.id} ${scheme} ${authority.host}:${authority.port} ${permit.rule.opened.key}`;
+}
+
+async function resolveWithin(resolver: Resolver, host: Host, dnsMs: number): Promise<readonly string[]> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Fault('dns_failed', `the name "${host}" was not resolved within ${dnsMs} ms`)), dnsMs);
+  });
+  try {
+    return await Promise.race([resolver.resolve(host), late]);
+  } catch (error) {
+    throw error instanceof Fault ? error : new Fault('dns_failed', `the name "${host}" could not be resolved`, error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Families by turns, beginning with the first answer's, so that one dead family costs one stagger (RFC 8305 section 4). */
+function interleave(addresses: readonly Host[]): Host[] {
+  const isIPv6 = (address: Host): boolean => address.includes(':');
+  const leading = addresses[0] !== undefined && isIPv6(addresses[0]);
+  const first = addresses.filter((address) => isIPv6(address) === leading);
+  const second = addresses.filter((address) => isIPv6(address) !== leading);
+  return Array.from({ length: Math.max(first.length, second.length) }, (_, i) => [first[i], second[i]])
+    .flat()
+    .filter((address) => address !== undefined);
+}
