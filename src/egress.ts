@@ -60,7 +60,10 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
 }
 
 /** What was carried in a tunnel has its own lines in the ledger; a tunnel that carried nothing has this one. */
-function live(end: { readonly carried: number; readonly verdict: Refusal | Fault | undefined }, trace: Trace): Refusal | Fault | undefined {
+function live(
+  end: { readonly carried: number; readonly verdict: Refusal | Fault | undefined },
+  trace: Trace,
+): Refusal | Fault | undefined {
   trace.carried = end.carried;
   trace.status = 200;
   return end.verdict;

@@ -16,6 +16,8 @@ interface CodeEntry {
   readonly kind: 'refusal' | 'fault';
 }
 
+// One row a line, so that it can be read as a table.
+// prettier-ignore
 export const CODES = {
   bad_request: refusal(400, 'http_request_error', 'Malformed request', 'Send a well-formed HTTP request with one valid authority.'),
   sandbox_unauthenticated: refusal(407, 'proxy_internal_response', 'Sandbox not authenticated', "Use the sandbox's own proxy URL, which bears its token."),

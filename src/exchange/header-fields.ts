@@ -23,6 +23,15 @@ export function fieldValue(fields: HeaderFields, name: string): string | undefin
   return undefined;
 }
 
+/**
+ * A field name as upstreams tell names apart: lower case, and `_` as `-`, for what came through CGI, WSGI or Rack has lost the difference
+ * (`X_Api_Key` there stands for `X-Api-Key`).
+ */
+export function looseName(name: string): string {
+  const lower = name.toLowerCase();
+  return lower.includes('_') ? lower.replaceAll('_', '-') : lower;
+}
+
 /** The members of a comma-separated list field (RFC 9110 section 5.6.1), lower case, empty ones dropped. */
 export function listMembers(value: string): string[] {
   const members: string[] = [];
@@ -53,15 +62,15 @@ const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length', 'c
 
 /**
  * The fields that go on to the next hop: hop-by-hop ones and those that Connection nominates are left out, and every name
- * in `dropped` (lower case) with them.
+ * in `dropped` with them, which are names as `looseName` gives them.
  */
 export function endToEndFields(fields: HeaderFields, dropped: ReadonlySet<string>): string[] {
   const nominated = nominatedFields(fields);
   const kept: string[] = [];
   for (let i = 0; i + 1 < fields.length; i += 2) {
     const name = fields[i] as string;
-    const lower = name.toLowerCase();
-    if (HOP_BY_HOP.has(lower) || dropped.has(lower) || nominated?.has(lower)) continue;
+    const loose = looseName(name);
+    if (HOP_BY_HOP.has(loose) || dropped.has(loose) || nominated?.has(loose)) continue;
     kept.push(name, fields[i + 1] as string);
   }
   return kept;
@@ -74,14 +83,14 @@ function nominatedFields(fields: HeaderFields): Set<string> | undefined {
     if (name.length !== 10 || name.toLowerCase() !== 'connection') continue;
     for (const member of listMembers(fields[i + 1] as string)) {
       if (member === 'close' || member === 'keep-alive' || NOT_NOMINABLE.has(member)) continue;
-      (nominated ??= new Set()).add(member);
+      (nominated ??= new Set()).add(looseName(member));
     }
   }
   return nominated;
 }
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-// eslint-disable-next-line no-control-regex -- the grammar of RFC 9110 section 5.5 is about control characters
+
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Whether the text is a field name: an RFC 9110 token. */

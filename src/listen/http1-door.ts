@@ -26,88 +26,120 @@ export interface Http1DoorOptions {
   readonly limits: Limits;
 }
 
-/** The door's server, and what the listener of the proxy port needs to know. */
-export interface Http1Door {
+/** The door: a server that listens where the proxy port is, and takes in what comes out of tunnels. */
+export class Http1Door {
   readonly server: Server;
-  /** Whether a connection came out of a tunnel rather than from the port. */
-  isInside(socket: Socket): boolean;
-  /** Answers a fresh connection with a refusal, in the ledger like any other, and closes it. */
-  turnAway(socket: Socket, refusal: Refusal): void;
-}
+  readonly #options: Http1DoorOptions;
+  readonly #tunnels = new WeakMap<Duplex, Tunnel>();
 
-/** Creates the server. It listens where the caller tells it to; sockets inside tunnels are handed to it as they come. */
-export function createHttp1Door(options: Http1DoorOptions): Http1Door {
-  const { limits, egress } = options;
-  const tunnels = new WeakMap<Duplex, Tunnel>();
-  const server = createServer({
-    maxHeaderSize: limits.headerBytes,
-    headersTimeout: limits.headerMs,
-    requestTimeout: 0,
-    keepAliveTimeout: limits.keepAliveMs,
-    connectionsCheckingInterval: Math.min(1000, limits.headerMs),
-    insecureHTTPParser: false,
-    requireHostHeader: false,
-    joinDuplicateHeaders: false,
-    noDelay: true,
-  });
-  server.maxHeadersCount = 0;
-  server.timeout = Math.max(limits.replyMs, limits.bodyIdleMs) + 5000;
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => exchange(request, response, false));
-  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => exchange(request, response, true));
-  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => exchange(request, response, false));
-  server.on('upgrade', upgrade);
-  server.on('connect', connect);
-  server.on('clientError', parserTrouble);
-  return { server, isInside: (socket) => tunnels.has(socket), turnAway };
-
-  function exchange(request: IncomingMessage, response: ServerResponse, waiting: boolean): void {
-    const announced: Announced = { body: hasBody(request.rawHeaders), waiting };
-    const reply = new Http1Reply(request, response, announced);
-    void egress({ ...describe(request), purpose: 'exchange', protocol: 'http/1.1', reply, body: announced.body ? request : undefined });
+  constructor(options: Http1DoorOptions) {
+    this.#options = options;
+    this.server = createParser(options.limits);
+    this.server.on('request', (request, response) => this.#exchange(request, response, false));
+    this.server.on('checkContinue', (request, response) => this.#exchange(request, response, true));
+    this.server.on('checkExpectation', (request, response) => this.#exchange(request, response, false));
+    this.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket as Socket, head));
+    this.server.on('connect', (request, socket, head) => this.#connect(request, socket as Socket, head));
+    this.server.on('clientError', (error, socket) => this.#parserTrouble(error, socket as Socket));
   }
 
-  function upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
+  /** Whether a connection came out of a tunnel rather than from the port. */
+  isInside(socket: Socket): boolean {
+    return this.#tunnels.has(socket);
+  }
+
+  /** Answers a connection that has no request to answer with a refusal, in the ledger like any other, and closes it. */
+  turnAway(socket: Socket, trouble: Refusal): void {
+    const request = new IncomingMessage(socket);
+    request.httpVersionMajor = 1;
+    request.httpVersionMinor = 1;
+    try {
+      const reply = detachedReply(request, socket);
+      void this.#options.egress({
+        ...this.#describe(request),
+        trouble,
+        purpose: 'exchange',
+        protocol: 'http/1.1',
+        reply,
+        body: undefined,
+      });
+    } catch {
+      // An answer to an earlier request is under way on this socket; it cannot be told apart from ours, so both end here.
+      socket.destroy();
+    }
+  }
+
+  #exchange(request: IncomingMessage, response: ServerResponse, waiting: boolean): void {
+    const announced: Announced = { body: hasBody(request.rawHeaders), waiting };
+    const reply = new Http1Reply(request, response, announced);
+    const body = announced.body ? request : undefined;
+    void this.#options.egress({ ...this.#describe(request), purpose: 'exchange', protocol: 'http/1.1', reply, body });
+  }
+
+  #upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
     const reply = detachedReply(request, socket);
     if (head.length > 0) socket.unshift(head);
-    const base = describe(request);
+    const base = this.#describe(request);
     if (listMembers(fieldValue(request.rawHeaders, 'upgrade') ?? '').includes('websocket')) {
-      void egress({ ...base, purpose: 'upgrade', protocol: 'websocket', reply });
+      void this.#options.egress({ ...base, purpose: 'upgrade', protocol: 'websocket', reply });
       return;
     }
     // Any other upgrade is declined by ignoring it (RFC 9110 section 7.8), which needs a request without a body: the parser is gone.
-    const trouble = hasBody(request.rawHeaders) ? new Refusal('bad_request', 'the only upgrade let through is to websocket') : undefined;
-    void egress({ ...base, trouble, purpose: 'exchange', protocol: 'http/1.1', reply, body: undefined });
+    const trouble = hasBody(request.rawHeaders)
+      ? new Refusal('bad_request', 'the only upgrade let through is to websocket')
+      : undefined;
+    void this.#options.egress({ ...base, trouble, purpose: 'exchange', protocol: 'http/1.1', reply, body: undefined });
   }
 
-  function connect(request: IncomingMessage, socket: Socket, head: Buffer): void {
+  #connect(request: IncomingMessage, socket: Socket, head: Buffer): void {
     const reply = detachedReply(request, socket);
     const open = (passthrough: boolean): Promise<TunnelEnd> => {
       reply.accept();
       if (head.length > 0) socket.unshift(head);
-      const authority = parseAuthority(request.url ?? '');
-      if (authority === undefined) throw new Error('internal error: a tunnel without an authority was let through');
-      const identity = fieldValue(request.rawHeaders, 'proxy-authorization');
-      const opened = { authority, identity, client: socket.remoteAddress ?? '', passthrough };
-      return runTunnel(socket, opened, { contextFor: options.contextFor, adopt, passThrough, handshakeMs: limits.handshakeMs });
+      return this.#runTunnel(request, socket, passthrough);
     };
-    const trouble = tunnels.has(socket) ? new Refusal('bad_request', 'CONNECT inside a tunnel') : undefined;
-    void egress({ ...describe(request), trouble, purpose: 'tunnel', protocol: 'http/1.1', reply, open });
+    const trouble = this.#tunnels.has(socket) ? new Refusal('bad_request', 'CONNECT inside a tunnel') : undefined;
+    void this.#options.egress({ ...this.#describe(request), trouble, purpose: 'tunnel', protocol: 'http/1.1', reply, open });
   }
 
-  function adopt(socket: Socket, tunnel: Tunnel): void {
-    tunnels.set(socket, tunnel);
-    server.emit('connection', socket);
+  #runTunnel(request: IncomingMessage, socket: Socket, passthrough: boolean): Promise<TunnelEnd> {
+    const authority = parseAuthority(request.url ?? '');
+    if (authority === undefined) throw new Error('internal error: a tunnel without an authority was let through');
+    const identity = fieldValue(request.rawHeaders, 'proxy-authorization');
+    return runTunnel(
+      socket,
+      { authority, identity, client: socket.remoteAddress ?? '', passthrough },
+      {
+        contextFor: this.#options.contextFor,
+        adopt: (stream, tunnel) => this.#adopt(stream, tunnel),
+        passThrough: (stream, tunnel) => this.#passThrough(stream, tunnel),
+        handshakeMs: this.#options.limits.handshakeMs,
+      },
+    );
   }
 
-  function passThrough(socket: Socket, tunnel: Tunnel): Promise<void> {
+  #adopt(socket: Socket, tunnel: Tunnel): void {
+    this.#tunnels.set(socket, tunnel);
+    this.server.emit('connection', socket);
+  }
+
+  #passThrough(socket: Socket, tunnel: Tunnel): Promise<void> {
+    this.#tunnels.set(socket, tunnel);
     const request = new IncomingMessage(socket);
+    request.method = 'CONNECT';
     const reply = new Http1Reply(request, new ServerResponse(request), NO_BODY);
-    return egress({ ...describe(request), door: 'tunnel', method: 'CONNECT', ceiling: tunnel.ceiling, client: tunnel.client, purpose: 'passthrough', protocol: 'passthrough', reply, stream: socket });
+    return this.#options.egress({
+      ...this.#describe(request),
+      purpose: 'passthrough',
+      protocol: 'passthrough',
+      reply,
+      stream: socket,
+    });
   }
 
   /** Everything that an arrival takes from the request alone. */
-  function describe(request: IncomingMessage) {
-    const tunnel = tunnels.get(request.socket);
+  #describe(request: IncomingMessage) {
+    const tunnel = this.#tunnels.get(request.socket);
     if (tunnel !== undefined) tunnel.carried += 1;
     return {
       requestId: randomUUID(),
@@ -123,28 +155,34 @@ export function createHttp1Door(options: Http1DoorOptions): Http1Door {
     };
   }
 
-  function parserTrouble(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket): void {
+  #parserTrouble(error: ParserError, socket: Socket): void {
     const trouble = troubleOf(error);
-    if (trouble === undefined || !socket.writable || (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0)) {
-      socket.destroy();
-      return;
-    }
-    turnAway(socket, trouble);
-  }
-
-  function turnAway(socket: Socket, trouble: Refusal): void {
-    const request = new IncomingMessage(socket);
-    request.httpVersionMajor = 1;
-    request.httpVersionMinor = 1;
-    try {
-      const reply = detachedReply(request, socket);
-      void egress({ ...describe(request), trouble, purpose: 'exchange', protocol: 'http/1.1', reply, body: undefined });
-    } catch {
-      // An answer to an earlier request is under way on this socket; it cannot be told apart from ours, so both end here.
-      socket.destroy();
-    }
+    const silent = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0;
+    if (trouble === undefined || silent || !socket.writable) socket.destroy();
+    else this.turnAway(socket, trouble);
   }
 }
+
+/** Node's HTTP/1.1 server with the strict parser, and the limits that it keeps itself. */
+function createParser(limits: Limits): Server {
+  const server = createServer({
+    maxHeaderSize: limits.headerBytes,
+    headersTimeout: limits.headerMs,
+    requestTimeout: 0,
+    keepAliveTimeout: limits.keepAliveMs,
+    connectionsCheckingInterval: Math.min(1000, limits.headerMs),
+    insecureHTTPParser: false,
+    // Intake answers a missing Host, so that it is recorded like every other refusal.
+    requireHostHeader: false,
+    noDelay: true,
+  });
+  // Node cuts a longer list short in silence; intake counts and refuses instead.
+  server.maxHeadersCount = 0;
+  server.timeout = Math.max(limits.replyMs, limits.bodyIdleMs) + 5000;
+  return server;
+}
+
+type ParserError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 
 const NO_BODY: Announced = { body: false, waiting: false };
 
@@ -169,7 +207,7 @@ function hasBody(fields: readonly string[]): boolean {
 }
 
 /** What the parser's complaint means; undefined where the peer is simply gone. */
-function troubleOf(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): Refusal | undefined {
+function troubleOf(error: ParserError): Refusal | undefined {
   switch (error.code) {
     case 'ECONNRESET':
     case 'EPIPE':
@@ -180,7 +218,8 @@ function troubleOf(error: NodeJS.ErrnoException & { rawPacket?: Buffer }): Refus
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new Refusal('request_timeout', 'the header section did not arrive in time');
     case 'HPE_INVALID_METHOD':
-      if (/^TRACK /i.test(error.rawPacket?.toString('latin1') ?? '')) return new Refusal('method_forbidden', 'TRACK would reflect what is put on at the door');
+      if (/^TRACK /i.test(error.rawPacket?.toString('latin1') ?? ''))
+        return new Refusal('method_forbidden', 'TRACK would reflect what is put on at the door');
       return new Refusal('bad_request', 'the method is not known');
     default:
       return error.code?.startsWith('HPE_') === true ? new Refusal('bad_request', 'this is not well-formed HTTP/1.1') : undefined;

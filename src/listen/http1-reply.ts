@@ -61,7 +61,6 @@ export class Http1Reply implements ReplyPort {
     }
   }
 
-  // eslint-disable-next-line max-params -- the port's signature
   head(status: number, reason: string, fields: HeaderFields, close = false): void {
     if (this.headSent || this.closed) return;
     this.headSent = true;

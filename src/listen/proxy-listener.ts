@@ -37,7 +37,8 @@ export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyL
       open.delete(socket);
       options.onClose();
     });
-    if (open.size > options.maxConnections()) options.door.turnAway(socket, new Refusal('limit_reached', 'too many connections are open'));
+    if (open.size > options.maxConnections())
+      options.door.turnAway(socket, new Refusal('limit_reached', 'too many connections are open'));
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

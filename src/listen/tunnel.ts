@@ -47,7 +47,10 @@ export async function runTunnel(socket: Socket, opened: Opened, options: TunnelO
     verdict ??= reason;
     socket.destroy();
   };
-  const slow = setTimeout(() => cut(new Refusal('request_timeout', 'nothing came through the tunnel in time')), options.handshakeMs);
+  const slow = setTimeout(
+    () => cut(new Refusal('request_timeout', 'nothing came through the tunnel in time')),
+    options.handshakeMs,
+  );
   const opening = await readOpening(socket);
   clearTimeout(slow);
   const tunnel: Tunnel = { ceiling: ceilingOf(opened, opening), client: opened.client, carried: 0 };
@@ -80,7 +83,9 @@ function openingTrouble(opening: Opening, opened: Opened): Refusal | Fault | und
     case 'other':
       return new Refusal('bad_request', 'the tunnel carries neither TLS nor HTTP');
     case 'http':
-      return opened.passthrough ? new Refusal('bad_request', 'a tunnel that passes TLS through carries no plain HTTP') : undefined;
+      return opened.passthrough
+        ? new Refusal('bad_request', 'a tunnel that passes TLS through carries no plain HTTP')
+        : undefined;
     case 'tls':
       return opening.serverName === undefined || parseHost(opening.serverName) === opened.authority.host
         ? undefined
@@ -89,10 +94,21 @@ function openingTrouble(opening: Opening, opened: Opened): Refusal | Fault | und
 }
 
 /** Shakes hands as the tunnel's host and hands the decrypted stream over. */
-function terminate(socket: Socket, { tunnel, cut, options }: { readonly tunnel: Tunnel; readonly cut: (reason: Fault | Refusal) => void; readonly options: TunnelOptions }): void {
+function terminate(
+  socket: Socket,
+  {
+    tunnel,
+    cut,
+    options,
+  }: { readonly tunnel: Tunnel; readonly cut: (reason: Fault | Refusal) => void; readonly options: TunnelOptions },
+): void {
   let secured: TLSSocket;
   try {
-    secured = new TLSSocket(socket, { isServer: true, secureContext: options.contextFor(tunnel.ceiling.authority.host), ALPNProtocols: ['http/1.1'] });
+    secured = new TLSSocket(socket, {
+      isServer: true,
+      secureContext: options.contextFor(tunnel.ceiling.authority.host),
+      ALPNProtocols: ['http/1.1'],
+    });
   } catch (error) {
     cut(new Fault('internal_error', 'no certificate could be made for the host', error));
     return;

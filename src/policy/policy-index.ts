@@ -1,7 +1,8 @@
 // The index over one sandbox's rules: which rules own a host, and whether the denylist covers it.
 // Lookups walk the labels of the host, never the list of rules, so that ten rules and a hundred thousand cost the same.
+import ipaddr from 'ipaddr.js';
 import type { Host } from '../exchange/authority.ts';
-import { isAddress } from '../exchange/authority.ts';
+import { isAddress, parseAddress } from '../exchange/authority.ts';
 import type { Policy, Rule } from '../exchange/rule.ts';
 import type { DomainPattern } from './host-pattern.ts';
 
@@ -28,15 +29,34 @@ export function buildPolicy(options: {
   for (const pattern of options.denylist) denied.getOrAdd(pattern, () => `deny ${pattern.text}`);
   return {
     ruleIds,
-    denied: (host) => denied.mostSpecific(host),
+    denied: (host) => denied.mostSpecific(host) ?? deniedAsIPv4(denied, host),
     rulesFor: (host) => allowed.mostSpecific(host) ?? NO_RULES,
   };
 }
 
 const NO_RULES: readonly Rule[] = [];
 
-/** The policy of `network: disabled`, of no network at all, and of an unready config: nothing is allowed. */
-export const DENY_ALL: Policy = buildPolicy({ denylist: [], allowlist: [] });
+/** Where in an IPv6 address the IPv4 address stands that packets to it end at: IPv4-mapped, NAT64, 6to4. */
+const EMBEDDINGS = [
+  { block: ipaddr.parseCIDR('::ffff:0:0/96'), at: 12 },
+  { block: ipaddr.parseCIDR('64:ff9b::/96'), at: 12 },
+  { block: ipaddr.parseCIDR('2002::/16'), at: 2 },
+] as const;
+
+/** A denied IPv4 address is denied in its IPv6 spellings too, or a catch-all would let those through. */
+function deniedAsIPv4(denied: DomainMap<string>, host: Host): string | undefined {
+  if (!host.includes(':')) return undefined;
+  const address = ipaddr.parse(host);
+  const embedding = EMBEDDINGS.find(({ block }) => address.match(block));
+  if (embedding === undefined) return undefined;
+  const quad = parseAddress(
+    address
+      .toByteArray()
+      .slice(embedding.at, embedding.at + 4)
+      .join('.'),
+  );
+  return quad === undefined ? undefined : denied.mostSpecific(quad);
+}
 
 /** A map from domain patterns, asked for the most specific one that covers a host: exact, longest suffix, `*`. */
 class DomainMap<Value> {
@@ -77,3 +97,6 @@ class DomainMap<Value> {
     return made;
   }
 }
+
+/** The policy of `network: disabled`, of no network at all, and of an unready config: nothing is allowed. */
+export const DENY_ALL: Policy = buildPolicy({ denylist: [], allowlist: [] });

@@ -17,8 +17,14 @@ export interface AttemptEnd {
   readonly fault: Fault | undefined;
   /** Whether the request may have reached the upstream */
   readonly sent: boolean;
-  /** Set where the upstream switched protocols: its stream, and the fields of its 101 */
-  readonly switched: { readonly stream: Duplex; readonly reason: string; readonly raw: readonly Buffer[] } | undefined;
+  readonly switched: Switched | undefined;
+}
+
+/** What is left of a connection after a 101: its stream, and the fields of the answer. */
+export interface Switched {
+  readonly stream: Duplex;
+  readonly reason: string;
+  readonly raw: readonly Buffer[];
 }
 
 /**
@@ -36,7 +42,12 @@ export class Answer implements ReplyListener {
   #resume: (() => void) | undefined = undefined;
   #gone = false;
 
-  constructor(options: { readonly reply: ReplyPort; readonly trace: Trace; readonly convert: ReplyFields; readonly settled: (end: AttemptEnd) => void }) {
+  constructor(options: {
+    readonly reply: ReplyPort;
+    readonly trace: Trace;
+    readonly convert: ReplyFields;
+    readonly settled: (end: AttemptEnd) => void;
+  }) {
     this.#reply = options.reply;
     this.#trace = options.trace;
     this.#convert = options.convert;
@@ -67,7 +78,7 @@ export class Answer implements ReplyListener {
   }
 
   /** A head, interim ones included. */
-  // eslint-disable-next-line max-params -- the signature is undici's
+
   onHeaders(status: number, raw: readonly Buffer[], resume: () => void, reason: string): boolean {
     if (status < 200) {
       if (status !== 101) this.#reply.interim(status, this.#convert.fields(raw));
@@ -93,7 +104,7 @@ export class Answer implements ReplyListener {
   }
 
   /** The upstream switched protocols. */
-  // eslint-disable-next-line max-params -- the signature is undici's
+
   onUpgrade(status: number, raw: readonly Buffer[], stream: Duplex): void {
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;

@@ -9,7 +9,7 @@ export interface ConnectionLimits {
   readonly replyHeaderBytes: number;
   readonly replyMs: number;
   readonly bodyIdleMs: number;
-  readonly keepAliveMs: number;
+  readonly upstreamKeepAliveMs: number;
 }
 
 /** A connection and what its lane needs to know of it. */
@@ -22,7 +22,10 @@ export class UpstreamConnection {
   /** False once its socket is gone or the peer said that it will close */
   alive = true;
 
-  constructor(socket: Socket, options: { readonly origin: string; readonly address: Host; readonly limits: ConnectionLimits; readonly onEnd: () => void }) {
+  constructor(
+    socket: Socket,
+    options: { readonly origin: string; readonly address: Host; readonly limits: ConnectionLimits; readonly onEnd: () => void },
+  ) {
     this.address = options.address;
     let handedOver = false;
     const { limits } = options;
@@ -30,15 +33,18 @@ export class UpstreamConnection {
       connect: (_options, callback) => {
         const usable = !handedOver && !socket.destroyed;
         handedOver = true;
-        if (usable) callback(null, socket);
-        else callback(Object.assign(new Error('the connection is over'), { code: 'UND_ERR_SOCKET' }), null);
+        // Later, because the client starts its queue only for a callback that comes after it has returned.
+        queueMicrotask(() => {
+          if (usable) callback(null, socket);
+          else callback(Object.assign(new Error('the connection is over'), { code: 'UND_ERR_SOCKET' }), null);
+        });
       },
       pipelining: 1,
       maxHeaderSize: limits.replyHeaderBytes,
       headersTimeout: limits.replyMs,
       bodyTimeout: limits.bodyIdleMs,
-      keepAliveTimeout: limits.keepAliveMs,
-      keepAliveMaxTimeout: limits.keepAliveMs,
+      keepAliveTimeout: limits.upstreamKeepAliveMs,
+      keepAliveMaxTimeout: limits.upstreamKeepAliveMs,
       keepAliveTimeoutThreshold: 1000,
     });
     socket.once('close', () => {

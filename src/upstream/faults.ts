@@ -17,6 +17,8 @@ export function exchangeFault(error: unknown): Fault {
       return new Fault('upstream_timeout', 'the upstream did not begin to answer in time', error);
     case 'UND_ERR_BODY_TIMEOUT':
       return new Fault('upstream_timeout', 'the upstream fell silent in the middle of its answer', error);
+    case 'ETIMEDOUT':
+      return new Fault('upstream_timeout', 'the connection to the upstream timed out', error);
     case 'UND_ERR_HEADERS_OVERFLOW':
       return new Fault('upstream_protocol', "the header section of the upstream's answer is too large", error);
     case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH':
@@ -24,11 +26,14 @@ export function exchangeFault(error: unknown): Fault {
     case 'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH':
       return new Fault('client_closed', 'the request body is shorter or longer than it said', error);
     case 'UND_ERR_SOCKET':
+    case 'UND_ERR_DESTROYED':
+    case 'UND_ERR_CLOSED':
     case 'ECONNRESET':
     case 'EPIPE':
       return new Fault('upstream_protocol', 'the upstream closed the connection before it had answered', error);
     default:
-      if (code.startsWith('HPE_')) return new Fault('upstream_protocol', 'the upstream answered with something that is not valid HTTP', error);
+      if (code.startsWith('HPE_'))
+        return new Fault('upstream_protocol', 'the upstream answered with something that is not valid HTTP', error);
       if (isTls(code)) return new Fault('upstream_tls', 'the TLS connection with the upstream broke', error);
       if (code.startsWith('UND_ERR_INVALID') || code === 'UND_ERR_NOT_SUPPORTED') {
         return new Fault('internal_error', 'the request cannot be sent on', error);
@@ -41,6 +46,7 @@ export function exchangeFault(error: unknown): Fault {
 export function handshakeFault(error: unknown): Fault {
   if (error instanceof Fault) return error;
   const code = errorCode(error);
+  if (code === 'ETIMEDOUT') return new Fault('upstream_timeout', 'the TLS handshake with the upstream timed out', error);
   const kind = CERTIFICATE_TROUBLE[code] ?? 'the TLS handshake with the upstream failed';
   return new Fault('upstream_tls', kind, error);
 }

@@ -8,7 +8,11 @@ import type { Trace } from '../exchange/trace.ts';
  * Relays until both sides have ended. Resolves with what cut it short, or undefined after a clean end. Never rejects.
  * `idleMs`: silence in both directions after which both sides are closed.
  */
-export function relay(sandbox: Duplex, upstream: Duplex, options: { readonly trace: Trace; readonly idleMs: number }): Promise<Fault | undefined> {
+export function relay(
+  sandbox: Duplex,
+  upstream: Duplex,
+  options: { readonly trace: Trace; readonly idleMs: number },
+): Promise<Fault | undefined> {
   const { trace } = options;
   return new Promise((resolve) => {
     let cut: Fault | undefined;

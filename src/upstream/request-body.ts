@@ -52,6 +52,7 @@ export class RequestBody extends Readable {
   };
 
   readonly #onClose = (): void => {
-    if (!this.#source.readableEnded && !this.destroyed) this.destroy(new Fault('client_closed', 'the sandbox broke off its request'));
+    if (!this.#source.readableEnded && !this.destroyed)
+      this.destroy(new Fault('client_closed', 'the sandbox broke off its request'));
   };
 }

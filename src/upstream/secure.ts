@@ -25,7 +25,10 @@ export function createTrust(extraRoots: readonly string[]): UpstreamTrust {
  * Shakes hands over a connected socket and resolves once chain and name are verified. Takes the socket over: on any failure it is destroyed.
  * Rejects with `upstream_tls`, or `upstream_timeout` after `deadlineMs`.
  */
-export function secure(socket: Socket, options: { readonly authority: Authority; readonly lane: string; readonly trust: UpstreamTrust; readonly deadlineMs: number }): Promise<TLSSocket> {
+export function secure(
+  socket: Socket,
+  options: { readonly authority: Authority; readonly lane: string; readonly trust: UpstreamTrust; readonly deadlineMs: number },
+): Promise<TLSSocket> {
   const { authority, lane, trust, deadlineMs } = options;
   const session = trust.sessions.get(lane);
   return new Promise((resolve, reject) => {
@@ -39,7 +42,10 @@ export function secure(socket: Socket, options: { readonly authority: Authority;
       checkServerIdentity: (_name, certificate) => identityTrouble(authority, certificate),
       ...(session === undefined ? {} : { session }),
     });
-    const timer = setTimeout(() => fail(new Fault('upstream_timeout', 'the TLS handshake with the upstream took too long')), deadlineMs);
+    const timer = setTimeout(
+      () => fail(new Fault('upstream_timeout', 'the TLS handshake with the upstream took too long')),
+      deadlineMs,
+    );
     const fail = (error: unknown): void => {
       clearTimeout(timer);
       trust.sessions.delete(lane);

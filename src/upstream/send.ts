@@ -7,10 +7,10 @@ import { formatAuthority, parseAddress } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
 import type { Limits } from '../exchange/snapshot.ts';
-import type { Dispatch, ExchangeArrival, PassthroughArrival, Route, UpgradeArrival } from '../exchange/stages.ts';
+import type { Dispatch, PassthroughArrival, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { Answer } from './answer.ts';
-import type { AttemptEnd, ReplyFields } from './answer.ts';
+import type { AttemptEnd, ReplyFields, Switched } from './answer.ts';
 import { UpstreamConnection } from './connection.ts';
 import type { Lanes } from './lanes.ts';
 import { relay } from './relay.ts';
@@ -31,92 +31,129 @@ export interface SendOptions {
   readonly onClose: () => void;
 }
 
-/** An arrival that goes upstream. */
-export type Outbound = ExchangeArrival | UpgradeArrival | PassthroughArrival;
-
 /** Sends a dispatch and relays its answer. Resolves when the answer has been handed over whole; rejects with a Fault. */
-export type Send = (dispatch: Dispatch<Outbound>, trace: Trace, limits: Limits) => Promise<Refusal | undefined>;
+export type Send = (dispatch: Dispatch, trace: Trace, limits: Limits) => Promise<Refusal | undefined>;
 
 /** Builds the road. */
 export function createSend(options: SendOptions): Send {
-  return async (dispatch, trace, limits) => {
+  return (dispatch, trace, limits) => {
     const { arrival } = dispatch.route.permit.intent;
-    if (arrival.purpose === 'passthrough') return passThrough(dispatch as Dispatch<PassthroughArrival>, trace, limits);
+    const trip = new Trip(options, dispatch, { trace, limits });
+    return arrival.purpose === 'passthrough' ? trip.passThrough(arrival) : trip.exchange();
+  };
+}
+
+/** One dispatch on its way. */
+class Trip {
+  readonly #options: SendOptions;
+  readonly #dispatch: Dispatch;
+  readonly #route: Route;
+  readonly #trace: Trace;
+  readonly #limits: Limits;
+
+  constructor(options: SendOptions, dispatch: Dispatch, { trace, limits }: { readonly trace: Trace; readonly limits: Limits }) {
+    this.#options = options;
+    this.#dispatch = dispatch;
+    this.#route = dispatch.route;
+    this.#trace = trace;
+    this.#limits = limits;
+  }
+
+  /** Sends a request, once more where that is safe, and relays the answer. */
+  async exchange(): Promise<Refusal | undefined> {
+    const { arrival } = this.#route.permit.intent;
     for (let attempt = 1; ; attempt += 1) {
-      const body = arrival.purpose === 'exchange' && arrival.body !== undefined ? new RequestBody(arrival.body, arrival.reply, trace) : undefined;
-      const connection = await connectionFor(dispatch, { trace, limits, fresh: attempt > 1 });
+      const body =
+        arrival.purpose === 'exchange' && arrival.body !== undefined
+          ? new RequestBody(arrival.body, arrival.reply, this.#trace)
+          : undefined;
+      const connection = this.#idle(attempt) ?? (await this.#open());
       if (connection instanceof Refusal) return connection;
-      const end = await attemptOn(connection, dispatch, { body, trace });
-      if (end.switched !== undefined) return switchOver(dispatch, end.switched, { trace, limits });
+      const end = await this.#attempt(connection, body);
+      if (end.switched !== undefined) return this.#switchOver(end.switched);
       if (end.fault === undefined) {
-        options.lanes.give(dispatch.route.lane, connection);
+        this.#options.lanes.give(this.#route.lane, connection);
         return undefined;
       }
       connection.destroy();
-      if (attempt > 1 || !mayRepeat(dispatch, end, { body, reused: connection.exchanges > 1 })) throw end.fault;
-    }
-  };
-
-  async function connectionFor(
-    dispatch: Dispatch<Outbound>,
-    { trace, limits, fresh }: { readonly trace: Trace; readonly limits: Limits; readonly fresh: boolean },
-  ): Promise<UpstreamConnection | Refusal> {
-    const { route } = dispatch;
-    const idle = fresh ? undefined : options.lanes.take(route.lane);
-    if (idle !== undefined) {
-      trace.address = idle.address;
-      return idle;
-    }
-    if (!options.lanes.reserve(route.lane, limits.upstreamConnections)) {
-      return new Refusal('limit_reached', 'too many connections to this upstream are open');
-    }
-    let opened: UpstreamConnection | undefined;
-    try {
-      const socket = await openSocket(route, trace, limits);
-      const { authority, scheme } = route.permit.intent;
-      opened = new UpstreamConnection(socket, {
-        origin: `${scheme ?? 'https'}://${formatAuthority(authority)}`,
-        address: trace.address ?? (route.addresses[0] as Host),
-        limits: { replyHeaderBytes: limits.replyHeaderBytes, replyMs: limits.replyMs, bodyIdleMs: limits.bodyIdleMs, keepAliveMs: limits.upstreamKeepAliveMs },
-        onEnd: () => {
-          options.lanes.release(route.lane, opened);
-          options.onClose();
-        },
-      });
-      options.lanes.add(opened);
-      options.onOpen();
-      return opened;
-    } finally {
-      if (opened === undefined) options.lanes.release(route.lane, undefined);
+      if (attempt > 1 || !mayRepeat(this.#dispatch, end, { body, reused: connection.exchanges > 1 })) throw end.fault;
     }
   }
 
-  async function openSocket(route: Route, trace: Trace, limits: Limits): Promise<Socket> {
+  /** Ties a tunnel that nobody looks into to its upstream. */
+  async passThrough(arrival: PassthroughArrival): Promise<undefined> {
+    const socket = await this.#dial();
+    this.#options.onOpen();
+    socket.once('close', this.#options.onClose);
+    this.#trace.dispatchedAt = performance.now();
+    this.#trace.status = 200;
+    return this.#relay(arrival.stream, socket);
+  }
+
+  /** A pooled connection for the first attempt; a second one goes out on a fresh connection. */
+  #idle(attempt: number): UpstreamConnection | undefined {
+    const idle = attempt > 1 ? undefined : this.#options.lanes.take(this.#route.lane);
+    if (idle !== undefined) this.#trace.address = idle.address;
+    return idle;
+  }
+
+  async #open(): Promise<UpstreamConnection | Refusal> {
+    const { lanes, onOpen, onClose } = this.#options;
+    const { lane } = this.#route;
+    if (!lanes.reserve(lane, this.#limits.upstreamConnections))
+      return new Refusal('limit_reached', 'too many connections to this upstream are open');
+    let opened: UpstreamConnection | undefined;
+    try {
+      const socket = await this.#secured(await this.#dial());
+      const { authority, scheme } = this.#route.permit.intent;
+      opened = new UpstreamConnection(socket, {
+        origin: `${scheme ?? 'https'}://${formatAuthority(authority)}`,
+        address: this.#trace.address ?? (this.#route.addresses[0] as Host),
+        limits: this.#limits,
+        onEnd: () => {
+          lanes.release(lane, opened);
+          onClose();
+        },
+      });
+      lanes.add(opened);
+      onOpen();
+      return opened;
+    } finally {
+      if (opened === undefined) lanes.release(lane, undefined);
+    }
+  }
+
+  async #dial(): Promise<Socket> {
     const begun = performance.now();
-    const socket = await options.dial(route, limits.connectMs);
-    trace.connectMs = performance.now() - begun;
-    trace.address = parseAddress(socket.remoteAddress ?? '');
-    const { authority, scheme } = route.permit.intent;
-    if (scheme !== 'https' || route.permit.intent.arrival.purpose === 'passthrough') return socket;
-    const secured = await secure(socket, { authority, lane: route.lane, trust: options.trust(), deadlineMs: limits.connectMs });
-    trace.tlsMs = performance.now() - begun - trace.connectMs;
+    const socket = await this.#options.dial(this.#route, this.#limits.connectMs);
+    this.#trace.connectMs = performance.now() - begun;
+    this.#trace.address = parseAddress(socket.remoteAddress ?? '');
+    return socket;
+  }
+
+  async #secured(socket: Socket): Promise<Socket> {
+    const { authority, scheme } = this.#route.permit.intent;
+    if (scheme !== 'https') return socket;
+    const begun = performance.now();
+    const secured = await secure(socket, {
+      authority,
+      lane: this.#route.lane,
+      trust: this.#options.trust(),
+      deadlineMs: this.#limits.connectMs,
+    });
+    this.#trace.tlsMs = performance.now() - begun;
     return secured;
   }
 
-  function attemptOn(
-    connection: UpstreamConnection,
-    dispatch: Dispatch<Outbound>,
-    { body, trace }: { readonly body: RequestBody | undefined; readonly trace: Trace },
-  ): Promise<AttemptEnd> {
+  #attempt(connection: UpstreamConnection, body: RequestBody | undefined): Promise<AttemptEnd> {
     connection.exchanges += 1;
-    const { intent } = dispatch.route.permit;
-    const { arrival } = intent;
+    const { arrival, path, query } = this.#route.permit.intent;
     return new Promise((settled) => {
-      const answer = new Answer({ reply: arrival.reply, trace, convert: options.convert, settled });
+      const answer = new Answer({ reply: arrival.reply, trace: this.#trace, convert: this.#options.convert, settled });
       const request = {
-        path: intent.path + intent.query,
-        method: arrival.method as Dispatcher.HttpMethod,
-        headers: dispatch.fields as string[],
+        path: path + query,
+        method: arrival.method,
+        headers: this.#dispatch.fields as string[],
         body: body ?? null,
         ...(arrival.purpose === 'upgrade' ? { upgrade: 'websocket' } : {}),
       };
@@ -124,25 +161,13 @@ export function createSend(options: SendOptions): Send {
     });
   }
 
-  async function switchOver(
-    dispatch: Dispatch<Outbound>,
-    switched: { readonly stream: Duplex; readonly reason: string; readonly raw: readonly Buffer[] },
-    { trace, limits }: { readonly trace: Trace; readonly limits: Limits },
-  ): Promise<undefined> {
-    const fields = options.convert.fields(switched.raw);
-    const sandbox = dispatch.route.permit.intent.arrival.reply.switchProtocols(switched.reason, ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...fields]);
-    const cut = await relay(sandbox, switched.stream, { trace, idleMs: limits.tunnelIdleMs });
-    if (cut !== undefined) throw cut;
-    return undefined;
+  #switchOver({ stream, reason, raw }: Switched): Promise<undefined> {
+    const fields = ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...this.#options.convert.fields(raw)];
+    return this.#relay(this.#route.permit.intent.arrival.reply.switchProtocols(reason, fields), stream);
   }
 
-  async function passThrough(dispatch: Dispatch<PassthroughArrival>, trace: Trace, limits: Limits): Promise<undefined> {
-    const socket = await openSocket(dispatch.route, trace, limits);
-    options.onOpen();
-    socket.once('close', options.onClose);
-    trace.dispatchedAt = performance.now();
-    trace.status = 200;
-    const cut = await relay(dispatch.route.permit.intent.arrival.stream, socket, { trace, idleMs: limits.tunnelIdleMs });
+  async #relay(sandbox: Duplex, upstream: Duplex): Promise<undefined> {
+    const cut = await relay(sandbox, upstream, { trace: this.#trace, idleMs: this.#limits.tunnelIdleMs });
     if (cut !== undefined) throw cut;
     return undefined;
   }
@@ -154,7 +179,11 @@ const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT'
  * Once, and only where nothing can happen twice (RFC 9110 section 9.2.2; faults J01, J08): the request never left,
  * or it is idempotent, without a body, and was lost on a reused connection before any byte of an answer.
  */
-function mayRepeat(dispatch: Dispatch<Outbound>, end: AttemptEnd, { body, reused }: { readonly body: RequestBody | undefined; readonly reused: boolean }): boolean {
+function mayRepeat(
+  dispatch: Dispatch,
+  end: AttemptEnd,
+  { body, reused }: { readonly body: RequestBody | undefined; readonly reused: boolean },
+): boolean {
   const { arrival } = dispatch.route.permit.intent;
   if (!(end.fault instanceof Fault) || end.fault.code !== 'upstream_protocol') return false;
   if (arrival.reply.headSent || arrival.reply.closed || body?.started === true) return false;

@@ -1,0 +1,288 @@
+// The composition root: builds the rooms, hands each what it needs of its neighbours, starts them, and lets them go in order.
+// Everything that exists is named here in plain sight; no room finds another one by itself. Nothing here decides about a request.
+import { openAdminToken } from './admin/admin-token.ts';
+import { startAdmin } from './admin/admin-server.ts';
+import type { AdminServer } from './admin/admin-server.ts';
+import { openAuthority } from './certificates/certificate-authority.ts';
+import { createLeafCache } from './certificates/leaf-cache.ts';
+import { bundlePath } from './certificates/public-folder.ts';
+import { openLiveConfig } from './config/live-config.ts';
+import type { LiveConfig, ReloadResult } from './config/live-config.ts';
+import type { Compiled } from './config/compile.ts';
+import { createAttach } from './credentials/attach.ts';
+import type { ResolveCredential } from './credentials/attach.ts';
+import { createEgress } from './egress.ts';
+import type { Steps } from './egress.ts';
+import type { Outcome } from './exchange/trace.ts';
+import { explain } from './explain.ts';
+import type { Explanation, Question } from './explain.ts';
+import type { Logger } from './foundation/logger.ts';
+import { readIntent } from './intake/read-intent.ts';
+import { Http1Door } from './listen/http1-door.ts';
+import { listenProxy } from './listen/proxy-listener.ts';
+import type { ProxyListener } from './listen/proxy-listener.ts';
+import { createDial } from './network/dial.ts';
+import { createFindRoute } from './network/find-route.ts';
+import { createGuard } from './network/guard.ts';
+import type { Guard, Listener } from './network/guard.ts';
+import { systemResolver } from './network/resolver.ts';
+import type { Resolver } from './network/resolver.ts';
+import { decide } from './policy/decide.ts';
+import { identify } from './policy/identify.ts';
+import { openAuditSink } from './record/audit-sink.ts';
+import type { AuditSink } from './record/audit-sink.ts';
+import { createDenials } from './record/denials.ts';
+import { createLedger } from './record/ledger.ts';
+import { createMetrics } from './record/metrics.ts';
+import type { Metrics } from './record/metrics.ts';
+import { replyFields, replyTrailers } from './reply/reply-fields.ts';
+import { writeRefusal } from './reply/write-refusal.ts';
+import { Lanes } from './upstream/lanes.ts';
+import { createTrust } from './upstream/secure.ts';
+import type { UpstreamTrust } from './upstream/secure.ts';
+import { createSend } from './upstream/send.ts';
+
+/** What starting needs. */
+export interface AppOptions {
+  readonly configPath: string;
+  readonly log: Logger;
+  readonly version: string;
+  readonly env?: NodeJS.ProcessEnv;
+  /** Default: the system's resolver */
+  readonly resolver?: Resolver;
+  /** Hears of every exchange beside the ledger */
+  readonly onOutcome?: (outcome: Outcome) => void;
+}
+
+/** A running Sallyport. */
+export interface App {
+  readonly proxy: Listener;
+  readonly admin: Listener;
+  readonly live: LiveConfig;
+  /** Paths of what a sandbox may see */
+  readonly trust: { readonly certificate: string; readonly bundle: string };
+  reload(): Promise<ReloadResult>;
+  explain(question: Question): Explanation;
+  /** Opens the audit log anew, for log rotation. */
+  reopenAudit(): Promise<void>;
+  /** Stops accepting, waits for exchanges under way (limits.timeouts.drain), writes out the ledger. Idempotent. */
+  stop(): Promise<void>;
+}
+
+/** Hosts whose leaves are kept. */
+const LEAVES = 10_000;
+/** Kinds of refusals that `/v1/denials` remembers. */
+const DENIALS = 500;
+
+/** Starts everything. Rejects with a message of one line that names the remedy; nothing is left listening then. */
+export async function startApp(options: AppOptions): Promise<App> {
+  const { log } = options;
+  const metrics = createMetrics({ version: options.version });
+  const lanes = new Lanes();
+  const live = await openLiveConfig({
+    path: options.configPath,
+    env: options.env ?? process.env,
+    log: {
+      info: (fields, text) => log.info(text, { ...fields }),
+      warn: (fields, text) => log.warn(text, { ...fields }),
+      error: (fields, text) => log.error(text, { ...fields }),
+    },
+    onReload: (result) => {
+      metrics.reloaded(result.outcome === 'rejected' ? 'rejected' : 'accepted', Date.now() / 1000);
+      if (result.outcome === 'accepted') lanes.retireIdle();
+    },
+  });
+  const undo: (() => Promise<void>)[] = [() => live.close()];
+  try {
+    return await openDoors({ ...options, live, lanes, metrics, undo });
+  } catch (error) {
+    for (const close of undo.reverse()) await close();
+    throw error;
+  }
+}
+
+interface Rooms extends AppOptions {
+  readonly live: LiveConfig;
+  readonly lanes: Lanes;
+  readonly metrics: Metrics;
+  /** What to close, in the order of opening */
+  readonly undo: (() => Promise<void>)[];
+}
+
+async function openDoors(rooms: Rooms): Promise<App> {
+  const { live, lanes, metrics, undo, log } = rooms;
+  const { config } = live.current();
+  metrics.reloaded('accepted', Date.now() / 1000);
+  const authority = await openAuthority({ certificate: config.ca.certificate, key: config.ca.key ?? undefined });
+  if (authority.warning !== undefined) log.warn(authority.warning);
+  const { token, warning } = await openAdminToken(config.admin.token.file);
+  if (warning !== undefined) log.warn(warning);
+  const audit = await openAuditSink(config.audit.path, log);
+  undo.push(() => audit.close());
+
+  const listeners: Listener[] = [];
+  const guard = createGuard({ listeners: () => listeners });
+  const denials = createDenials({
+    max: DENIALS,
+    isOwnListener: (address, port) => listeners.some((listener) => listener.port === port && listener.address === address),
+  });
+  const ledger = createLedger({ audit, metrics, denials, log });
+  const leaves = createLeafCache({ authority, max: LEAVES, onMint: () => metrics.minted(), onHit: () => metrics.leafHit() });
+  const egress = createEgress(buildSteps(rooms, guard, ledger));
+  const door = new Http1Door({ egress, contextFor: (host) => leaves.contextFor(host), limits: live.current().snapshot.limits });
+  const proxy = await openProxy(rooms, door);
+  listeners.push({ address: proxy.host, port: proxy.port });
+  undo.push(() => {
+    lanes.destroy();
+    return Promise.resolve();
+  });
+  undo.push(() => proxy.close(live.current().snapshot.limits.drainMs));
+
+  const ask = (question: Question): Explanation => explain(live.current().snapshot, question);
+  const admin = await openAdmin(rooms, {
+    token,
+    explain: ask,
+    denials: () => denials.list(),
+    status: () => status(rooms, authority.notAfter),
+  });
+  listeners.push({ address: admin.address.host, port: admin.address.port });
+  undo.push(() => admin.close());
+  return appOver(rooms, { proxy, admin, audit, explain: ask });
+}
+
+function appOver(
+  rooms: Rooms,
+  {
+    proxy,
+    admin,
+    audit,
+    explain: ask,
+  }: {
+    readonly proxy: ProxyListener;
+    readonly admin: AdminServer;
+    readonly audit: AuditSink;
+    readonly explain: (question: Question) => Explanation;
+  },
+): App {
+  const { live, undo } = rooms;
+  const { ca } = live.current().config;
+  let stopping: Promise<void> | undefined;
+  return {
+    proxy: { address: proxy.host, port: proxy.port },
+    admin: { address: admin.address.host, port: admin.address.port },
+    live,
+    trust: { certificate: ca.certificate, bundle: bundlePath(ca.certificate) },
+    reload: () => live.reload(),
+    explain: ask,
+    reopenAudit: () => audit.reopen(),
+    stop: () => (stopping ??= closeAll(undo)),
+  };
+}
+
+/** Last opened, first closed: the admin listener, the upstream connections' keep-alive, the doors, the ledger, the config. */
+async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
+  for (const close of [...undo].reverse()) await close();
+}
+
+function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => void): Steps {
+  const { live, lanes, metrics, onOutcome } = rooms;
+  const findRoute = createFindRoute({ resolver: rooms.resolver ?? systemResolver(), guard, warm: (lane) => lanes.warm(lane) });
+  const attachCredentials = createAttach({
+    resolve: resolveFrom(live),
+    onUnavailable: (credential) => metrics.credentialFailed(credential, 'unavailable'),
+  });
+  const send = createSend({
+    dial: createDial({ guard }),
+    lanes,
+    trust: trustFrom(live),
+    convert: { fields: replyFields, trailers: replyTrailers },
+    onOpen: () => metrics.connectionOpened('upstream'),
+    onClose: () => metrics.connectionClosed('upstream'),
+  });
+  const record =
+    onOutcome === undefined
+      ? ledger
+      : (outcome: Outcome) => {
+          ledger(outcome);
+          onOutcome(outcome);
+        };
+  return {
+    snapshot: () => live.current().snapshot,
+    readIntent,
+    identify,
+    decide,
+    findRoute,
+    attachCredentials,
+    send,
+    writeRefusal,
+    record,
+  };
+}
+
+function resolveFrom(live: LiveConfig): ResolveCredential {
+  return (id) => live.current().credentials.get(id) ?? { unavailable: 'no credential of this id is declared' };
+}
+
+/** The upstream trust of the live configuration, built anew only when its roots have changed. */
+function trustFrom(live: LiveConfig): () => UpstreamTrust {
+  let from: Compiled = live.current();
+  let trust = createTrust(from.upstreamCa);
+  return () => {
+    const now = live.current();
+    if (now === from) return trust;
+    if (now.upstreamCa.join() !== from.upstreamCa.join()) trust = createTrust(now.upstreamCa);
+    from = now;
+    return trust;
+  };
+}
+
+function openProxy({ live, metrics }: Rooms, door: Http1Door): Promise<ProxyListener> {
+  const { host, port } = live.current().config.listen.proxy;
+  return listenProxy({
+    door,
+    host,
+    port,
+    maxConnections: () => live.current().snapshot.limits.connections,
+    onOpen: () => metrics.connectionOpened('sandbox'),
+    onClose: () => metrics.connectionClosed('sandbox'),
+  });
+}
+
+interface AdminParts {
+  readonly token: string;
+  readonly explain: (question: Question) => Explanation;
+  readonly denials: () => unknown;
+  readonly status: () => unknown;
+}
+
+function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
+  const { live, metrics, log } = rooms;
+  const { listen, allowed_hosts } = live.current().config.admin;
+  return startAdmin({
+    host: listen.host,
+    port: listen.port,
+    log,
+    ...parts,
+    ...(allowed_hosts === undefined ? {} : { allowedHosts: allowed_hosts }),
+    ready: () => [],
+    scrape: async () => ({ contentType: metrics.contentType, body: await metrics.scrape() }),
+    reload: () => live.reload(),
+  });
+}
+
+function status({ live, lanes, version }: Rooms, authorityEnds: Date): unknown {
+  const { snapshot, credentials, warnings } = live.current();
+  return {
+    version,
+    generation: snapshot.generation,
+    sandboxes: snapshot.sandboxes.ids,
+    credentials: [...credentials.values()].map((credential) => ({
+      id: credential.id,
+      type: credential.type,
+      ...('unavailable' in credential ? { health: 'unavailable', reason: credential.unavailable } : { health: 'ok' }),
+    })),
+    warnings,
+    ca: { not_after: authorityEnds.toISOString() },
+    upstream_connections: lanes.size,
+  };
+}
