@@ -1,0 +1,133 @@
+// One `network` of the config to an immutable Policy: secrets of `transform` read, fields merged, doubtful rules pointed out.
+// It must never leave a rule out: what cannot be compiled is a problem, and a network that is not there allows nothing (fault B03).
+import type { Injection, Rule, TransformField } from '../exchange/rule.ts';
+import type { Policy } from '../exchange/rule.ts';
+import type { SecretSource } from '../credentials/secret-source.ts';
+import { NO_RANGES, parseRanges } from '../network/address-ranges.ts';
+import { buildPolicy } from '../policy/policy-index.ts';
+import type { AllowlistEntry } from '../policy/policy-index.ts';
+import type { Findings, KeyPath } from './problem.ts';
+import type { Network, RuleEntry } from './rule-schema.ts';
+import type { SourceReader } from './source-reader.ts';
+
+/** What compiling a network needs beside the network. */
+export interface NetworkContext {
+  readonly sources: SourceReader;
+  readonly findings: Findings;
+  /** Ids that the config itself names; others may be in the store */
+  readonly credentialIds: ReadonlySet<string>;
+}
+
+/** The policy of a network; `path` is where it stands in the config. Problems and warnings go to the findings. */
+export async function compileNetwork(network: Network | undefined, path: KeyPath, context: NetworkContext): Promise<Policy> {
+  if (network === 'disabled') return buildPolicy({ denylist: [], allowlist: [] });
+  if (network?.allowlist === undefined) {
+    const missing = network === undefined ? 'is missing' : 'has no `allowlist`';
+    context.findings.warn(
+      path,
+      `${missing}: every request is refused; name hosts in \`allowlist\`, or write "disabled" where that is meant`,
+    );
+  }
+  const rules = network?.allowlist ?? [];
+  const allowlist: AllowlistEntry[] = [];
+  for (const [index, entry] of rules.entries()) {
+    const place = [...path, 'allowlist', index];
+    allowlist.push({ pattern: entry.domain, rule: await compileRule(entry, place, context) });
+    warnOfRule(entry, place, context);
+  }
+  warnOfShadows(rules, path, context.findings);
+  return buildPolicy({ denylist: (network?.denylist ?? []).map((entry) => entry.domain), allowlist });
+}
+
+async function compileRule(entry: RuleEntry, path: KeyPath, context: NetworkContext): Promise<Omit<Rule, 'id'>> {
+  const opened = parseRanges((entry.addresses ?? []).map((ranges) => ranges.key));
+  return {
+    ports: setOf(entry.ports),
+    methods: setOf(entry.methods),
+    paths: entry.paths,
+    // Each range was read once already; that the whole cannot be is impossible, and then it opens nothing.
+    opened: 'ranges' in opened ? opened.ranges : NO_RANGES,
+    passthrough: entry.tls === 'passthrough',
+    monitor: entry.enforcement === 'monitor',
+    injection: await compileInjection(entry, path, context),
+  };
+}
+
+function setOf<Value>(values: readonly Value[] | undefined): ReadonlySet<Value> | undefined {
+  return values === undefined ? undefined : new Set(values);
+}
+
+async function compileInjection(entry: RuleEntry, path: KeyPath, context: NetworkContext): Promise<Injection | undefined> {
+  const transform = await compileTransform(entry.transform ?? [], [...path, 'transform'], context);
+  if (entry.credential === undefined && transform.length === 0) return undefined;
+  return {
+    credential: entry.credential,
+    transform,
+    mode: entry.mode ?? 'set',
+    allowPlaintext: entry.allow_plaintext ?? false,
+    keep: new Set(entry.keep ?? []),
+  };
+}
+
+type Fields = Readonly<Record<string, SecretSource>>;
+
+async function compileTransform(objects: readonly Fields[], path: KeyPath, context: NetworkContext): Promise<TransformField[]> {
+  const merged = new Map<string, TransformField>();
+  for (const object of objects) {
+    for (const [name, source] of Object.entries(object)) {
+      const place = [...path, name];
+      const reading = await context.sources.secret(source, place);
+      if (reading.kind === 'read') merged.set(name.toLowerCase(), { name, value: reading.secret });
+      else context.findings.problem(place, reading.problem);
+    }
+  }
+  return [...merged.values()];
+}
+
+function warnOfRule(entry: RuleEntry, path: KeyPath, { findings, credentialIds }: NetworkContext): void {
+  const { credential, addresses } = entry;
+  const injects = credential !== undefined || (entry.transform ?? []).some((object) => Object.keys(object).length > 0);
+  if (entry.domain.kind === 'any') {
+    findings.warn(path, 'the domain "*" allows every host outside the walls that nothing else names');
+    if (injects)
+      findings.warn(path, 'the domain "*" sends what this rule puts on to every such host; name the hosts that may see it');
+  }
+  if (addresses !== undefined) {
+    findings.warn(path, `opens addresses inside the walls: ${addresses.map((ranges) => ranges.key).join(', ')}`);
+  }
+  if (injects && entry.allow_plaintext === true) {
+    findings.warn(path, '`allow_plaintext` sends the credential over plain http, where everyone on the way can read it');
+  }
+  if (!injects && (entry.allow_plaintext !== undefined || entry.mode !== undefined || entry.keep !== undefined)) {
+    findings.warn(path, '`allow_plaintext`, `mode` and `keep` have no effect without `credential` or `transform`');
+  }
+  if (credential !== undefined && !credentialIds.has(credential)) {
+    findings.warn(
+      [...path, 'credential'],
+      `no credential "${credential}" in this file; until the store holds one, its requests are refused`,
+    );
+  }
+  for (const [index, pattern] of (entry.paths ?? []).entries()) {
+    if (!/(?<![.\])])\/\*$/.test(pattern.source)) continue;
+    const meant = pattern.source.replace(/\*$/, '.*');
+    findings.warn(
+      [...path, 'paths', index],
+      `"${pattern.source}" is an RE2 pattern, in which "/*" repeats the slash; "${meant}" is every path below`,
+    );
+  }
+}
+
+/** Of several rules with one domain the first that fits decides, so that one without conditions hides the rest. */
+function warnOfShadows(rules: readonly RuleEntry[], path: KeyPath, findings: Findings): void {
+  const open = new Map<string, number>();
+  for (const [index, { domain, ports, methods, paths }] of rules.entries()) {
+    const key = `${domain.text} ${[...(ports ?? [])].sort((a, b) => a - b).join(',')}`;
+    const earlier = open.get(key);
+    if (earlier !== undefined) {
+      findings.warn(
+        [...path, 'allowlist', index],
+        `never applies: allowlist[${earlier}] has the same domain and ports and no methods or paths`,
+      );
+    } else if (methods === undefined && paths === undefined) open.set(key, index);
+  }
+}

@@ -1,0 +1,160 @@
+// Config to what runs: one immutable Snapshot, the credentials of the file, the roots for upstreams. Reads the files and
+// variables that the config names and nothing else; reports all problems at once.
+// It must never make half a snapshot: with one problem there is none, and the caller keeps what it has.
+import { X509Certificate } from 'node:crypto';
+import type { Policy } from '../exchange/rule.ts';
+import type { Limits, SandboxRegistry, Snapshot } from '../exchange/snapshot.ts';
+import type { Secret } from '../foundation/secret.ts';
+import { compileCredentials } from './compile-credentials.ts';
+import type { CompiledCredential } from './compile-credentials.ts';
+import { compileNetwork } from './compile-network.ts';
+import type { NetworkContext } from './compile-network.ts';
+import { Findings } from './problem.ts';
+import type { Problem } from './problem.ts';
+import { createSandboxRegistry } from './sandboxes.ts';
+import type { SandboxEntry } from './sandboxes.ts';
+import type { Config } from './schema.ts';
+import { SourceReader } from './source-reader.ts';
+import type { LastGood } from './source-reader.ts';
+
+export type { CompiledCredential } from './compile-credentials.ts';
+
+/** A config that can run. */
+export interface Compiled {
+  readonly snapshot: Snapshot;
+  readonly credentials: ReadonlyMap<string, CompiledCredential>;
+  /** PEM texts of the further roots, one for each file */
+  readonly upstreamCa: readonly string[];
+  readonly warnings: readonly string[];
+  /** Absolute paths of every file that the config names a secret or a root in */
+  readonly watched: readonly string[];
+  readonly config: Config;
+}
+
+/** How to compile. Paths of the config are relative to `baseDirectory`: the working directory of the process. */
+export interface CompileOptions {
+  readonly generation: number;
+  readonly baseDirectory: string;
+  readonly env: NodeJS.ProcessEnv;
+  /** Of the load before, for files that vanish in the middle of a rotation */
+  readonly lastGood?: LastGood;
+}
+
+/** What compiling gave. `digest` changes when anything that was read changed; it is of secrets and must not be shown. */
+export type CompileResult =
+  | { readonly compiled: Compiled; readonly digest: string; readonly lastGood: LastGood }
+  | { readonly problems: readonly Problem[]; readonly watched: readonly string[] };
+
+/** Compiles a parsed config. Never throws for anything an operator can write. */
+export async function compileConfig(config: Config, options: CompileOptions): Promise<CompileResult> {
+  const findings = new Findings();
+  const { baseDirectory, env, lastGood = new Map<string, Secret>() } = options;
+  const sources = new SourceReader({ baseDirectory, env, lastGood }, findings);
+  reportUnavailable(config, findings);
+  const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
+  const policy = await compileNetwork(config.network, ['network'], context);
+  const sandboxes = await compileSandboxes(config, policy, context);
+  const credentials = await compileCredentials(config.credentials, context);
+  const upstreamCa = await readRoots(config.upstream.ca, context);
+  warnOfOpenDoor(config, findings);
+  if (findings.problems.length > 0) return { problems: findings.problems, watched: sources.watched };
+  const snapshot: Snapshot = { generation: options.generation, sandboxes, limits: limitsOf(config) };
+  const compiled = { snapshot, credentials, upstreamCa, warnings: findings.warnings, watched: sources.watched, config };
+  return { compiled, digest: sources.digest(), lastGood: sources.lastGood };
+}
+
+function reportUnavailable(config: Config, findings: Findings): void {
+  if (config.listen.transparent !== undefined) {
+    findings.problem(['listen', 'transparent'], 'listen.transparent is not available in this version; remove it');
+  }
+  if (config.upstream.proxy !== null) {
+    findings.problem(['upstream', 'proxy'], 'upstream.proxy is not available in this version; remove it or write null');
+  }
+}
+
+async function compileSandboxes(config: Config, policy: Policy, context: NetworkContext): Promise<SandboxRegistry> {
+  const { sources, findings } = context;
+  const entries: SandboxEntry[] = [];
+  const tokens = new Map<string, string>();
+  const ranges = new Map<string, string>();
+  for (const [id, entry] of Object.entries(config.sandboxes)) {
+    const path = ['sandboxes', id];
+    const own = entry.network === undefined ? policy : await compileNetwork(entry.network, [...path, 'network'], context);
+    let token: Secret | undefined;
+    if (entry.token !== undefined) {
+      const reading = await sources.secret(entry.token, [...path, 'token']);
+      if (reading.kind === 'read') token = reading.secret;
+      else findings.problem([...path, 'token'], reading.problem);
+    }
+    if (token !== undefined) {
+      const twin = tokens.get(token.reveal());
+      if (twin !== undefined) findings.problem([...path, 'token'], `is the token of sandbox "${twin}" too; give each its own`);
+      else tokens.set(token.reveal(), id);
+      if (token.reveal().length < 16) findings.warn([...path, 'token'], 'is shorter than 16 characters and could be guessed');
+    }
+    for (const [index, range] of (entry.sources ?? []).entries()) {
+      const twin = ranges.get(range.key);
+      if (twin !== undefined && twin !== id) {
+        findings.problem([...path, 'sources', index], `"${range.key}" is a source of sandbox "${twin}" too; give each its own`);
+      } else ranges.set(range.key, id);
+    }
+    entries.push({ sandbox: { id, policy: own }, token, sources: entry.sources ?? [] });
+  }
+  return createSandboxRegistry(entries, policy);
+}
+
+async function readRoots(paths: readonly string[], { sources, findings }: NetworkContext): Promise<string[]> {
+  const texts: string[] = [];
+  for (const [index, path] of paths.entries()) {
+    const place = ['upstream', 'ca', index];
+    const reading = await sources.text(path, place);
+    if ('problem' in reading) findings.problem(place, reading.problem);
+    else if (!holdsCertificates(reading.text))
+      findings.problem(place, `file "${path}" holds no valid PEM certificate; name a PEM file`);
+    else texts.push(reading.text);
+  }
+  return texts;
+}
+
+function holdsCertificates(text: string): boolean {
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+  try {
+    for (const block of blocks) new X509Certificate(block);
+    return blocks.length > 0;
+  } catch {
+    // Any block that OpenSSL cannot read makes the file invalid, and the caller says so.
+    return false;
+  }
+}
+
+function warnOfOpenDoor(config: Config, findings: Findings): void {
+  const { host } = config.listen.proxy;
+  const loopback = host === 'localhost' || host === '::1' || host.startsWith('127.');
+  if (loopback || Object.keys(config.sandboxes).length > 0) return;
+  findings.warn(
+    ['listen', 'proxy'],
+    'whoever reaches this address may use the door and its credentials; name `sandboxes` with tokens or sources',
+  );
+}
+
+function limitsOf({ limits }: Config): Limits {
+  const { timeouts } = limits;
+  return {
+    connections: limits.connections,
+    headerBytes: limits.header_bytes,
+    headerFields: limits.header_fields,
+    targetBytes: limits.target_bytes,
+    replyHeaderBytes: limits.reply_header_bytes,
+    headerMs: timeouts.header,
+    handshakeMs: timeouts.handshake,
+    dnsMs: timeouts.dns,
+    connectMs: timeouts.connect,
+    replyMs: timeouts.reply,
+    bodyIdleMs: timeouts.body_idle,
+    tunnelIdleMs: timeouts.tunnel_idle,
+    keepAliveMs: timeouts.keep_alive,
+    upstreamKeepAliveMs: timeouts.upstream_keep_alive,
+    upstreamConnections: limits.upstream_connections,
+    drainMs: timeouts.drain,
+  };
+}

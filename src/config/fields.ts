@@ -1,0 +1,204 @@
+// Leaf fields that several parts of the schema share. Each turns an operator's text into its typed value or into a problem.
+// It must never quote a value that may be a secret; where a value is quoted here, its key cannot bear one.
+import { z } from 'zod';
+import { parseAddress, parseHost } from '../exchange/authority.ts';
+import { isFieldName } from '../exchange/header-fields.ts';
+import type { AddressRanges } from '../exchange/rule.ts';
+import { Secret } from '../foundation/secret.ts';
+import { parseRanges } from '../network/address-ranges.ts';
+import { secretTrouble } from '../credentials/secret-source.ts';
+import type { SecretSource } from '../credentials/secret-source.ts';
+import { DURATION, parseDuration, parseSize, SIZE } from './units.ts';
+
+/** Where a listener binds. Port 0 asks for any free one. */
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Whether a value is a mapping, as the schema's own checks need to know before they look inside. */
+export function isMapping(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Says to zod that a check between the keys of a mapping runs even where single keys are wrong, so that all problems come at once. */
+export const onAnyMapping = { when: (payload: { readonly value: unknown }) => isMapping(payload.value) };
+
+/** A duration such as "30s", as `ms`. */
+export function duration(standard: string, description: string) {
+  return z
+    .string({ error: (issue) => (typeof issue.input === 'number' ? durationProblem(String(issue.input)) : undefined) })
+    .regex(DURATION, { error: (issue) => durationProblem(String(issue.input)), abort: true })
+    .transform((text, context) => {
+      const parsed = parseDuration(text);
+      if ('ms' in parsed) return parsed.ms;
+      return fail(context, parsed.problem);
+    })
+    .prefault(standard)
+    .describe(description);
+}
+
+function durationProblem(text: string): string {
+  const parsed = parseDuration(text);
+  return 'problem' in parsed ? parsed.problem : 'expected a duration';
+}
+
+/** A size such as "64KiB" or a number of bytes, as bytes. */
+export function size(standard: string, description: string) {
+  return z
+    .union([z.number(), z.string().regex(SIZE, { error: (issue) => sizeProblem(String(issue.input)), abort: true })], {
+      error: 'expected a number of bytes or a size such as "64KiB"',
+    })
+    .transform((value, context) => {
+      const parsed = parseSize(value);
+      return 'bytes' in parsed ? parsed.bytes : fail(context, parsed.problem);
+    })
+    .prefault(standard)
+    .describe(description);
+}
+
+function sizeProblem(text: string): string {
+  const parsed = parseSize(text);
+  return 'problem' in parsed ? parsed.problem : 'expected a size';
+}
+
+/** A whole number of at least 1. */
+export function count(standard: number, description: string) {
+  return z.int().min(1).max(1_000_000).prefault(standard).describe(description);
+}
+
+/** `host:port` or `[v6]:port`, to bind to. */
+export function listenAddress(standard: string, description: string) {
+  return z
+    .string({ error: (issue) => (typeof issue.input === 'number' ? listenProblem(String(issue.input)) : undefined) })
+    .transform((text, context): ListenAddress => parseListenAddress(text) ?? fail(context, listenProblem(text)))
+    .prefault(standard)
+    .describe(description);
+}
+
+function listenProblem(text: string): string {
+  const port = /^:?(\d+)$/.exec(text)?.[1];
+  return `"${text}" is not a listening address; write "${port === undefined ? '127.0.0.1:8080' : `127.0.0.1:${port}`}"`;
+}
+
+/** Reads `host:port`; `undefined` where it has no one reading. */
+function parseListenAddress(text: string): ListenAddress | undefined {
+  const parts = /^(\[[^\]]+\]|[^:]+):(0|[1-9]\d{0,4})$/.exec(text);
+  const host = parts?.[1] === undefined ? undefined : parseHost(parts[1]);
+  const port = Number(parts?.[2]);
+  return host === undefined || port > 65535 ? undefined : { host, port };
+}
+
+/** A path of a file. */
+export function filePath() {
+  return z.string().min(1, { error: 'must not be empty; write the path of a file' });
+}
+
+/** One CIDR, or an address that stands for itself alone. */
+export function addressRange() {
+  return z.string().transform((text, context): AddressRanges => {
+    const parsed = parseRanges([text]);
+    return 'ranges' in parsed ? parsed.ranges : fail(context, parsed.problem);
+  });
+}
+
+/** An address in canonical form. */
+export function ipAddress() {
+  return z.string().transform((text, context): string => {
+    return parseAddress(text) ?? fail(context, `"${text}" is not an IP address; write it like "10.0.0.2" or "fd00::2"`);
+  });
+}
+
+/** An id of a credential or a sandbox. */
+export function identifier() {
+  return z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, {
+    error: (issue) => `"${String(issue.input)}" is not an id; use up to 63 letters, digits, "-" and "_", a letter or digit first`,
+  });
+}
+
+/** Fields that frame the message or end at the next hop: putting them on would break or smuggle requests (RFC 9110 section 7.6.1). */
+const FORBIDDEN_FIELDS: ReadonlySet<string> = new Set([
+  'host',
+  'content-length',
+  'transfer-encoding',
+  'connection',
+  'keep-alive',
+  'te',
+  'trailer',
+  'upgrade',
+  'expect',
+  'http2-settings',
+]);
+
+/** The name of a header field that may be put on. */
+export function headerName() {
+  return z.string().superRefine((name, context) => {
+    const lower = name.toLowerCase();
+    if (!isFieldName(name)) {
+      fail(context, `"${name}" is not a header name; use letters, digits and "-", as in "X-Api-Key"`);
+    } else if (FORBIDDEN_FIELDS.has(lower) || lower.startsWith('proxy-')) {
+      fail(context, `"${name}" frames the message or belongs to one hop, and cannot be put on; remove it`);
+    }
+  });
+}
+
+/** `{ env: NAME }` or `{ file: PATH }`. */
+export function secretReference() {
+  return z
+    .strictObject({
+      env: z
+        .string()
+        .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'is not a name of an environment variable; use letters, digits and "_"' })
+        .optional()
+        .describe('Name of the environment variable that holds the secret; read at start and at each reload.'),
+      file: filePath()
+        .optional()
+        .describe('File that holds the secret, one trailing newline not counted; watched, so that a rotation needs no restart.'),
+    })
+    .refine((reference) => (reference.env === undefined) !== (reference.file === undefined), {
+      error: 'needs exactly one of `env` and `file`',
+      // A misspelled key is its own problem; this one would only repeat it.
+      when: ({ value, issues }) => isMapping(value) && !issues.some((issue) => issue.code === 'unrecognized_keys'),
+    })
+    .transform(({ env, file }): SecretSource => {
+      return env === undefined ? { kind: 'file', path: file ?? '' } : { kind: 'env', name: env };
+    });
+}
+
+/** A secret: the text itself, or where it is kept. */
+export function secretValue() {
+  const text = z.string().transform((value, context): SecretSource => {
+    const trouble = secretTrouble(value);
+    return trouble === undefined ? { kind: 'text', secret: new Secret(value) } : fail(context, trouble);
+  });
+  return z.union([text, secretReference()], {
+    error: 'expected text (in quotes where it looks like a number), `{ env: NAME }` or `{ file: PATH }`',
+  });
+}
+
+/** Header names with their values; two spellings of one name are a problem. */
+export function headerFields() {
+  return z.record(headerName(), secretValue()).refine((fields) => caseTwins(Object.keys(fields)) === undefined, {
+    error: (issue) => {
+      const twins = isMapping(issue.input) ? caseTwins(Object.keys(issue.input)) : undefined;
+      return twins === undefined ? 'holds a header twice' : `"${twins[0]}" and "${twins[1]}" are one header; keep one of them`;
+    },
+    ...onAnyMapping,
+  });
+}
+
+function caseTwins(names: readonly string[]): readonly [string, string] | undefined {
+  const seen = new Map<string, string>();
+  for (const name of names) {
+    const twin = seen.get(name.toLowerCase());
+    if (twin !== undefined) return [twin, name];
+    seen.set(name.toLowerCase(), name);
+  }
+  return undefined;
+}
+
+/** Reports a problem from inside a transform; the value is never used. */
+export function fail(context: z.RefinementCtx, message: string): never {
+  context.addIssue({ code: 'custom', message });
+  return z.NEVER;
+}

@@ -1,0 +1,168 @@
+// The schema of sallyport.yaml: every key with its meaning, unit and default. The JSON Schema, the reference table and all
+// problem texts are made from it. Its output is typed values (patterns, ranges, `ms`, bytes), so that nobody parses them again.
+// It must never read a file, the environment or the clock.
+import { z } from 'zod';
+import { credentialSchema } from './credential-schema.ts';
+import {
+  addressRange,
+  count,
+  duration,
+  filePath,
+  identifier,
+  ipAddress,
+  listenAddress,
+  secretReference,
+  secretValue,
+  size,
+} from './fields.ts';
+import { networkSchema } from './rule-schema.ts';
+
+const listen = z.strictObject({
+  proxy: listenAddress(
+    '127.0.0.1:8080',
+    'Where the proxy listens for CONNECT and absolute-form requests, HTTP/1.1 and h2. Use 0.0.0.0 when sandboxes come from other hosts.',
+  ),
+  transparent: z
+    .strictObject({
+      tls: listenAddress('0.0.0.0:8443', 'Where redirected TLS connections arrive.'),
+      http: listenAddress('0.0.0.0:8081', 'Where redirected plain HTTP connections arrive.'),
+      dns: listenAddress('0.0.0.0:53', 'Where the DNS door answers.'),
+      answer: ipAddress().describe(
+        'Address that the DNS door answers with: the one where the transparent listeners are reached.',
+      ),
+      ports: z.array(z.int().min(1).max(65535)).optional().describe('Further ports whose connections are redirected here.'),
+    })
+    .optional()
+    .describe('Doors for sandboxes that know of no proxy. Not available in this version.'),
+});
+
+const admin = z.strictObject({
+  listen: listenAddress(
+    '127.0.0.1:9090',
+    'Where health, metrics and the admin API are served. Keep it off the network of the sandboxes.',
+  ),
+  token: z
+    .strictObject({ file: filePath().describe('File of the token; made at the first start, readable by its owner only.') })
+    .prefault({ file: 'state/admin-token' })
+    .describe('Where the admin token is kept.'),
+  allowed_hosts: z
+    .array(z.string().min(1))
+    .optional()
+    .describe('Further names by which the admin listener may be addressed. Left out: loopback names and its own address only.'),
+});
+
+const ca = z.strictObject({
+  certificate: filePath()
+    .prefault('certs/public/ca.pem')
+    .describe('Certificate of the CA that sandboxes must trust; made at the first start. Its folder is what a sandbox may see.'),
+  key: filePath()
+    .nullable()
+    .prefault('certs/ca.key')
+    .describe('Private key of the CA; made at the first start. null keeps it in memory only: a new CA with each start.'),
+});
+
+const store = z.strictObject({
+  uri: z
+    .string()
+    .regex(/^(?:file:|rediss?:\/\/|postgres(?:ql)?:\/\/)./, { error: 'must begin with "file:", "redis://" or "postgresql://"' })
+    .prefault('file:state/store.json')
+    .describe(
+      'Where credentials and environments made over the API are kept. Use redis:// or postgresql:// when proxies share them.',
+    ),
+  key: secretReference()
+    .prefault({ file: 'state/store-key' })
+    .describe('Key that seals the records at rest; made at the first start where it is a file that does not exist.'),
+});
+
+const limits = z.strictObject({
+  connections: count(4096, 'Connections from sandboxes open at once. Raise it with the memory at hand.'),
+  header_bytes: size('64KiB', 'Request line and header section together. Raise it for clients with large cookies.'),
+  header_fields: count(1000, 'Header fields in one section.'),
+  target_bytes: size('16KiB', 'Length of a request target. Raise it for very long query strings.'),
+  reply_header_bytes: size('128KiB', "Header section of an upstream's answer."),
+  timeouts: z
+    .strictObject({
+      header: duration('10s', 'Whole request header section, from its first byte.'),
+      handshake: duration('10s', 'First bytes of a tunnel and the TLS handshake with the sandbox.'),
+      dns: duration('5s', 'Resolving one name.'),
+      connect: duration('10s', 'TCP connect and TLS handshake with the upstream, together.'),
+      reply: duration('5m', "First byte of the upstream's answer. Raise it for APIs that think long before they answer."),
+      body_idle: duration('5m', 'Silence inside a body, either way.'),
+      tunnel_idle: duration('10m', 'Silence in an upgraded or passed-through connection, both ways.'),
+      keep_alive: duration('75s', 'Idle kept-alive connection of a sandbox.'),
+      upstream_keep_alive: duration('30s', 'Idle pooled connection to an upstream.'),
+      drain: duration('10s', 'How long a stop waits for exchanges under way.'),
+    })
+    .prefault({})
+    .describe('Deadlines by phase: a number with ms, s, m or h.'),
+  upstream_connections: count(256, 'Connections to one upstream for one sandbox.'),
+});
+
+const sandbox = z
+  .strictObject({
+    token: secretValue()
+      .optional()
+      .describe('Secret that the sandbox shows as the password of its proxy URL: text, { env } or { file }.'),
+    sources: z
+      .array(addressRange())
+      .min(1, { error: 'must not be empty; name at least one, or leave the key out' })
+      .optional()
+      .describe('Addresses (CIDR) that the sandbox connects from; the longest prefix wins.'),
+    network: networkSchema.optional().describe("The sandbox's own policy. Left out: the top-level `network`."),
+    env: z
+      .record(
+        z.string(),
+        z.union([
+          z.string(),
+          z.strictObject({ value: z.string().describe('The text of the variable.') }),
+          z.strictObject({ credential: identifier().describe('Id of the credential that the variable stands for.') }),
+        ]),
+      )
+      .optional()
+      .describe('Variables of the sandbox: text, { value } or { credential }. Kept, and not acted on in this version.'),
+  })
+  .refine((entry) => entry.token !== undefined || entry.sources !== undefined, {
+    error: 'needs `token` or `sources`, or nobody could be known as this sandbox',
+  });
+
+/** The whole config. */
+export const configSchema = z.strictObject({
+  listen: listen.prefault({}).describe('Where sandboxes connect. A change needs a restart.'),
+  admin: admin.prefault({}).describe("The operator's listener. A change needs a restart."),
+  ca: ca.prefault({}).describe('The certificate authority of the door. A change needs a restart.'),
+  network: networkSchema
+    .optional()
+    .describe('What may be reached: "disabled", or an allowlist and a denylist. Left out: nothing.'),
+  sandboxes: z
+    .record(identifier(), sandbox)
+    .prefault({})
+    .describe('Several sandboxes behind one door, by id. Empty: one sandbox, of which no token is asked.'),
+  credentials: z
+    .record(identifier(), credentialSchema)
+    .prefault({})
+    .describe('Credentials by id, for the `credential` of a rule.'),
+  store: store.prefault({}).describe('Where records made over the API are kept. A change needs a restart.'),
+  audit: z
+    .strictObject({
+      path: z.string().min(1).prefault('-').describe('File that gets one JSON line for each exchange; "-" for standard output.'),
+    })
+    .prefault({})
+    .describe('The audit log. A change needs a restart.'),
+  log: z
+    .strictObject({
+      level: z.enum(['debug', 'info', 'warn', 'error']).prefault('info').describe("How much the operator's log says."),
+    })
+    .prefault({})
+    .describe("The operator's log, on standard error."),
+  limits: limits.prefault({}).describe('Bounds and deadlines; every one has a default.'),
+  upstream: z
+    .strictObject({
+      ca: z.array(filePath()).prefault([]).describe('PEM files of further roots that upstreams may be verified against.'),
+      proxy: z.string().nullable().prefault(null).describe('Corporate proxy to go through. Not available in this version.'),
+    })
+    .prefault({})
+    .describe('How upstreams are reached.'),
+});
+
+/** A parsed config: defaults filled in, values typed. Holds no readable secret. */
+export type Config = z.output<typeof configSchema>;

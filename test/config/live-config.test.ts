@@ -1,0 +1,300 @@
+// Twin of live-config.ts, file-watch.ts and restart-needed.ts: real files, real watches.
+import { appendFile, mkdir, mkdtemp, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { EventEmitter, on, once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ConfigError, openLiveConfig } from '../../src/config/live-config.ts';
+import type { LiveConfig, ReloadResult } from '../../src/config/live-config.ts';
+import { parseHost } from '../../src/exchange/authority.ts';
+import type { Host } from '../../src/exchange/authority.ts';
+
+let folder: string;
+let live: LiveConfig | undefined;
+let reloads: EventEmitter;
+let lines: string[];
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'live-'));
+  reloads = new EventEmitter();
+  lines = [];
+});
+afterEach(async () => {
+  await live?.close();
+  live = undefined;
+  await rm(folder, { recursive: true });
+});
+
+const file = (name = 'a.yaml') => join(folder, name);
+const allow = (...hosts: string[]) => `network: { allowlist: [${hosts.map((name) => `{ domain: ${name} }`).join(', ')}] }\n`;
+
+async function open(text: string, name = 'a.yaml'): Promise<LiveConfig> {
+  if (text !== '') await writeFile(file(name), text);
+  const note = (_fields: object, line: string) => void lines.push(line);
+  live = await openLiveConfig({
+    path: name,
+    baseDirectory: folder,
+    env: {},
+    log: { info: note, warn: note, error: note },
+    onReload: (result) => void reloads.emit('reload', result),
+  });
+  return live;
+}
+
+/** The next reload that was told of, with the change that brings it about. */
+async function after(change: () => Promise<unknown>): Promise<ReloadResult> {
+  const told = once(reloads, 'reload', { signal: AbortSignal.timeout(10_000) });
+  await change();
+  const [result] = (await told) as [ReloadResult];
+  return result;
+}
+
+function allows(from: LiveConfig, name: string): boolean {
+  const policy = from.current().snapshot.sandboxes.byId('default')?.policy;
+  const host = parseHost(name) as Host;
+  return policy !== undefined && policy.denied(host) === undefined && policy.rulesFor(host).length > 0;
+}
+
+function bearer(from: LiveConfig): string {
+  const credential = from.current().credentials.get('hub');
+  if (credential === undefined) return 'none';
+  return 'fields' in credential ? (credential.fields[0]?.value.reveal() ?? '') : credential.unavailable;
+}
+
+describe('openLiveConfig', () => {
+  it('rejects with all problems where the first load fails', async () => {
+    const opened = open('netwrok: 1\nlog: { level: x }');
+    await expect(opened).rejects.toThrow(ConfigError);
+    await expect(opened).rejects.toThrow(
+      'a.yaml:1: netwrok: unknown key; did you mean `network`?\na.yaml:2: log.level: must be one of "debug", "info", "warn", "error"',
+    );
+  });
+});
+
+describe('reload', () => {
+  it('swaps one reference when the file changed, and leaves it when it did not', async () => {
+    const config = await open(allow('one.example'));
+    const first = config.current();
+    expect(await config.reload()).toEqual({
+      outcome: 'unchanged',
+      generation: 1,
+      problems: [],
+      warnings: [],
+      restart_needed: [],
+    });
+    expect(config.current()).toBe(first);
+    await writeFile(file(), allow('two.example'));
+    expect(await config.reload()).toMatchObject({ outcome: 'accepted', generation: 2 });
+    expect(config.current().snapshot.generation).toBe(2);
+    expect([allows(config, 'one.example'), allows(config, 'two.example')]).toEqual([false, true]);
+    expect(first.snapshot.sandboxes.byId('default')?.policy.ruleIds).toEqual(['one.example']);
+  });
+
+  it.each([
+    ['wrong', 'network: { allow: [] }'],
+    ['broken', 'network: {'],
+    ['empty', ''],
+    ['null', 'network:\n'],
+  ])('keeps the last good one where the file is %s', async (_name, text) => {
+    const config = await open(allow('one.example'));
+    const first = config.current();
+    const result = await after(() => writeFile(file(), text));
+    expect(result).toMatchObject({ outcome: 'rejected', generation: 1 });
+    expect(result.problems).not.toEqual([]);
+    expect(config.current()).toBe(first);
+    expect(lines.some((line) => line.startsWith('config rejected, the last good one stays in force: a.yaml'))).toBe(true);
+  });
+
+  it('tells of the good file that ends a rejection although it is the one in force', async () => {
+    await open(allow('one.example'));
+    expect(await after(() => writeFile(file(), '['))).toMatchObject({ outcome: 'rejected' });
+    expect(await after(() => writeFile(file(), allow('one.example')))).toMatchObject({ outcome: 'unchanged', generation: 1 });
+  });
+
+  it('runs one at a time, in order', async () => {
+    const config = await open(allow('one.example'));
+    await writeFile(file(), allow('two.example'));
+    const results = await Promise.all([config.reload(), config.reload(), config.reload()]);
+    expect(results.map(({ outcome, generation }) => `${outcome} ${generation}`)).toEqual([
+      'accepted 2',
+      'unchanged 2',
+      'unchanged 2',
+    ]);
+  });
+
+  it('names what waits for a restart, for as long as it differs from the start', async () => {
+    const config = await open(allow('one.example'));
+    await writeFile(file(), `${allow('one.example')}listen: { proxy: "127.0.0.1:1" }\nca: { key: null }\nlog: { level: warn }\n`);
+    expect(await config.reload()).toMatchObject({ outcome: 'accepted', restart_needed: ['listen.proxy', 'ca.key'] });
+    expect(await config.reload()).toMatchObject({ outcome: 'unchanged', restart_needed: ['listen.proxy', 'ca.key'] });
+    await writeFile(file(), allow('one.example'));
+    expect(await config.reload()).toMatchObject({ outcome: 'accepted', restart_needed: [] });
+  });
+});
+
+describe('the watch', () => {
+  it('sees a file that is written', async () => {
+    const config = await open(allow('one.example'));
+    expect(await after(() => writeFile(file(), allow('two.example')))).toMatchObject({ outcome: 'accepted', generation: 2 });
+    expect(allows(config, 'two.example')).toBe(true);
+  });
+
+  it('sees a file that is renamed over the old one, again and again', async () => {
+    const config = await open(allow('one.example'));
+    for (const name of ['two.example', 'three.example', 'four.example']) {
+      await writeFile(file('next'), allow(name));
+      expect(await after(() => rename(file('next'), file()))).toMatchObject({ outcome: 'accepted' });
+      expect(allows(config, name)).toBe(true);
+    }
+  });
+
+  it('keeps the last good one while the file is gone, and takes the new one', async () => {
+    const config = await open(allow('one.example'));
+    const result = await after(() => rm(file()));
+    expect(result.problems).toEqual([
+      { path: '', message: `config file "${file()}" does not exist; create it or correct the path` },
+    ]);
+    expect(allows(config, 'one.example')).toBe(true);
+    expect(await after(() => writeFile(file(), allow('two.example')))).toMatchObject({ outcome: 'accepted' });
+  });
+
+  it('says nothing of neighbours', async () => {
+    const config = await open(allow('one.example'));
+    await writeFile(file('neighbour'), 'x');
+    await appendFile(file('neighbour'), 'x');
+    expect(await after(() => writeFile(file(), allow('two.example')))).toMatchObject({ outcome: 'accepted', generation: 2 });
+    expect(config.current().watched).toEqual([]);
+  });
+
+  it("sees a ConfigMap's symlink swap", async () => {
+    for (const [version, name] of [
+      ['..1', 'one.example'],
+      ['..2', 'two.example'],
+      ['..3', 'three.example'],
+    ] as const) {
+      await mkdir(file(version));
+      await writeFile(join(file(version), 'a.yaml'), allow(name));
+    }
+    await symlink('..1', file('..data'));
+    await symlink('..data/a.yaml', file('a.yaml'));
+    const config = await open('');
+    expect(allows(config, 'one.example')).toBe(true);
+    for (const [version, old, name] of [
+      ['..2', '..1', 'two.example'],
+      ['..3', '..2', 'three.example'],
+    ] as const) {
+      const result = await after(async () => {
+        await symlink(version, file('..data_tmp'));
+        await rename(file('..data_tmp'), file('..data'));
+        await rm(file(old), { recursive: true });
+      });
+      expect(result).toMatchObject({ outcome: 'accepted' });
+      expect(allows(config, name)).toBe(true);
+    }
+  });
+
+  const withSecret = `${allow('one.example')}credentials: { hub: { type: bearer_token, token: { file: secrets/hub }, prefix: "" } }\n`;
+
+  it('sees a secret that is rotated, in a folder of its own', async () => {
+    await mkdir(file('secrets'));
+    await writeFile(file('secrets/hub'), 'one');
+    const config = await open(withSecret);
+    expect(bearer(config)).toBe('one');
+    expect(await after(() => writeFile(file('secrets/hub'), 'two\n'))).toMatchObject({ outcome: 'accepted' });
+    expect(bearer(config)).toBe('two');
+    await writeFile(file('secrets/next'), 'three');
+    expect(await after(() => rename(file('secrets/next'), file('secrets/hub')))).toMatchObject({ outcome: 'accepted' });
+    expect(bearer(config)).toBe('three');
+  });
+
+  it('sees a secret that a reload brought in', async () => {
+    await mkdir(file('secrets'));
+    await writeFile(file('secrets/hub'), 'one');
+    const config = await open(allow('one.example'));
+    expect(await after(() => writeFile(file(), withSecret))).toMatchObject({ outcome: 'accepted' });
+    expect(await after(() => writeFile(file('secrets/hub'), 'two'))).toMatchObject({ outcome: 'accepted' });
+    expect(bearer(config)).toBe('two');
+  });
+
+  it('keeps the last good secret while a rotation has emptied its file', async () => {
+    await mkdir(file('secrets'));
+    await writeFile(file('secrets/hub'), 'one');
+    const config = await open(withSecret);
+    await truncate(file('secrets/hub'));
+    const result = await config.reload();
+    expect(result).toMatchObject({ outcome: 'unchanged' });
+    expect(result.warnings).toEqual([
+      'credentials.hub.token: file "secrets/hub" is empty; put the secret into it; its last good value stays in use',
+    ]);
+    expect(bearer(config)).toBe('one');
+  });
+
+  it('refuses a rotation to a secret that could split a request, and keeps the last good one', async () => {
+    await mkdir(file('secrets'));
+    await writeFile(file('secrets/hub'), 'one');
+    const config = await open(withSecret);
+    const result = await after(() => writeFile(file('secrets/hub'), 'two\r\nX-Evil: 1')); // E08
+    expect(result).toMatchObject({ outcome: 'rejected', generation: 1 });
+    expect(JSON.stringify(result.problems)).toContain('credential \\"hub\\": file \\"secrets/hub\\" holds a line break inside');
+    expect(JSON.stringify([result, lines])).not.toContain('X-Evil');
+    expect(bearer(config)).toBe('one');
+    expect(await after(() => writeFile(file('secrets/hub'), 'three'))).toMatchObject({ outcome: 'accepted' });
+    expect(bearer(config)).toBe('three');
+  });
+
+  it('ends with close', async () => {
+    const config = await open(allow('one.example'));
+    await config.close();
+    await writeFile(file(), allow('two.example'));
+    expect(allows(config, 'one.example')).toBe(true);
+  });
+});
+
+describe('a file that is rewritten in every way while it is in use', () => {
+  it('never denies the allowed host, never allows the denied one, and ends with the last good text', async () => {
+    const good = (extra: string) =>
+      `network:\n  denylist: [{ domain: denied.example }]\n  allowlist: [{ domain: "*" }, { domain: ${extra} }]\n`;
+    const config = await open(good('first.example')); // B08
+    let probing = true;
+    const seen = new Set<string>();
+    const probe = (async () => {
+      while (probing) {
+        seen.add(`allowed ${allows(config, 'allowed.example')}, denied ${allows(config, 'denied.example')}`);
+        await new Promise((resolve) => void setImmediate(resolve));
+      }
+    })();
+    const ways: readonly ((i: number) => Promise<unknown>)[] = [
+      (i) => writeFile(file(), good(`a${i}.example`)),
+      () => writeFile(file(), 'network: { allowlist: [{ domain: "*", pots: 1 }] }'),
+      () => truncate(file(), 0),
+      (i) => writeFile(file(), `${good(`b${i}.example`)}log: { level: warn }\n`),
+      () => writeFile(file(), good('c.example').slice(0, 40)),
+      async (i) => {
+        await writeFile(file('next'), good(`d${i}.example`));
+        await rename(file('next'), file());
+      },
+      () => rm(file()),
+    ];
+    for (let i = 0; i < 50; i += 1) {
+      await ways[i % ways.length]?.(i);
+      // Half of the changes are read on the spot, the others are left to the watch.
+      if (i % 2 === 0) await config.reload();
+    }
+    await writeFile(file(), good('last.example'));
+    if (!isLast(config)) {
+      for await (const [result] of on(reloads, 'reload', { signal: AbortSignal.timeout(10_000) }) as AsyncIterable<
+        [ReloadResult]
+      >) {
+        if (result.outcome === 'accepted' && isLast(config)) break;
+      }
+    }
+    probing = false;
+    await probe;
+    expect([...seen]).toEqual(['allowed true, denied false']);
+    expect(isLast(config)).toBe(true);
+  });
+
+  function isLast(config: LiveConfig): boolean {
+    return config.current().snapshot.sandboxes.byId('default')?.policy.ruleIds.includes('last.example') ?? false;
+  }
+});
