@@ -1,7 +1,6 @@
 // Addresses as bits: canonical text to 16-bit groups (two for IPv4, eight for IPv6), and blocks of addresses over them.
 // Every comparison of this room is made here on bits, never on text ("fe80" as a prefix misses fe81 to febf, fault A11).
 // It must never accept a spelling that is not canonical: what it cannot read is no address, and no address is public.
-import ipaddr from 'ipaddr.js';
 import { parseAddress } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 
@@ -15,19 +14,48 @@ export interface Block {
   readonly prefix: number;
 }
 
+const CANONICAL_IPV6 = /^(?!.*[0-9a-f]{5})[0-9a-f:]{2,39}$/;
+
 /** The bits of a canonical address; `undefined` for anything else, names and other spellings of an address included. */
 export function readGroups(address: string): Groups | undefined {
-  if (parseAddress(address) !== address) return undefined;
-  if (address.includes(':')) return ipaddr.IPv6.parse(address).parts;
-  const [a, b, c, d] = ipaddr.IPv4.parse(address).octets as [number, number, number, number];
+  if (address.includes(':')) return readIPv6(address);
+  if (parseAddress(address) === undefined) return undefined;
+  const [a = 0, b = 0, c = 0, d = 0] = address.split('.').map(Number);
   return [(a << 8) | b, (c << 8) | d];
 }
 
-/** The canonical text of two or eight groups. */
+// Every dial reads its addresses several times, and canonical text is read for a fraction of what any spelling costs. Writing the
+// groups again proves that the text was canonical.
+function readIPv6(text: string): Groups | undefined {
+  if (!CANONICAL_IPV6.test(text)) return undefined;
+  const [head = '', tail] = text.split('::', 2);
+  const leading = head === '' ? [] : head.split(':');
+  const trailing = tail === undefined || tail === '' ? [] : tail.split(':');
+  const missing = 8 - leading.length - trailing.length;
+  if (missing < 0) return undefined;
+  const zeros = new Array<string>(missing).fill('0');
+  const groups = [...leading, ...zeros, ...trailing].map((group) => parseInt(group, 16));
+  return writeGroups(groups) === text ? groups : undefined;
+}
+
+/** The canonical text of two or eight groups (RFC 5952 for IPv6). */
 export function writeGroups(groups: Groups): Host {
-  const octets = groups.flatMap((group) => [group >> 8, group & 0xff]);
-  const text = groups.length === 2 ? octets.join('.') : new ipaddr.IPv6(octets).toRFC5952String();
+  if (groups.length === 2) return groups.flatMap((group) => [group >> 8, group & 0xff]).join('.') as Host;
+  const [start, end] = longestZeros(groups);
+  const write = (part: Groups): string => part.map((group) => group.toString(16)).join(':');
+  const text = end - start < 2 ? write(groups) : `${write(groups.slice(0, start))}::${write(groups.slice(end))}`;
   return text as Host;
+}
+
+/** Start and end of the longest run of zero groups, the first of several. */
+function longestZeros(groups: Groups): readonly [number, number] {
+  let longest: [number, number] = [0, 0];
+  let start = 0;
+  for (const [i, group] of groups.entries()) {
+    if (group !== 0) start = i + 1;
+    else if (i + 1 - start > longest[1] - longest[0]) longest = [start, i + 1];
+  }
+  return longest;
 }
 
 /** Whether a block of the same family covers the address. */
