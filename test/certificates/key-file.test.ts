@@ -103,6 +103,11 @@ describe('the place of the key', () => {
   it.each([
     { name: 'beside the certificate', key: 'certs/public/ca.key', refused: true },
     { name: 'below the public folder', key: 'certs/public/private/ca.key', refused: true },
+    {
+      name: 'below the public folder in a folder whose name begins with two dots',
+      key: 'certs/public/..x/ca.key',
+      refused: true,
+    },
     { name: 'in the public folder by a detour', key: 'certs/public/../public/ca.key', refused: true },
     { name: 'in the public folder through a symlink', key: 'alias/ca.key', refused: true },
     { name: 'above the public folder', key: 'certs/ca.key', refused: false },
