@@ -1,0 +1,143 @@
+// `npm run bench`: CPU time of the proxy's process for one request, beside its peers, in one run. Ratios are what counts; times are this machine's.
+// Each contender in turn, on one core, the load and the upstream on the other; rounds alternate between contenders and medians are compared.
+// Options: --quick, --json.
+import { fork, execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpus, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openAuthority } from '../../dist/certificates/certificate-authority.js';
+import { writeFileSync } from 'node:fs';
+import { measureDecision } from './decision.mjs';
+import * as sallyport from './contenders/sallyport.mjs';
+import * as httpMitmProxy from './contenders/http-mitm-proxy.mjs';
+
+const quick = process.argv.includes('--quick');
+const json = process.argv.includes('--json');
+const connections = 32;
+const requests = quick ? 4000 : 20_000;
+const rounds = quick ? 3 : 7;
+const say = (text) => process.stderr.write(`${text}\n`);
+
+const pinning = (() => {
+  try {
+    execFileSync('taskset', ['-c', '0', 'true'], { stdio: 'ignore' });
+    return cpus().length > 1;
+  } catch {
+    return false;
+  }
+})();
+const pin = (core) => (pinning ? ['taskset', '-c', String(core)] : []);
+const ticksASecond = Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }));
+
+/** User and system time of a process, in microseconds (proc(5), fields 14 and 15). */
+function cpuMicroseconds(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /, '')
+    .split(' ');
+  return ((Number(fields[11]) + Number(fields[12])) / ticksASecond) * 1e6;
+}
+const residentMiB = (pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
+
+const message = (child) =>
+  new Promise((resolve, reject) =>
+    child.once('message', resolve).once('exit', (code) => reject(new Error(`a process of the bench ended early (${code})`))),
+  );
+const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
+
+const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'));
+const children = [];
+const start = (script, variable, value) => {
+  const child = fork(join(import.meta.dirname, script), { env: { ...process.env, [variable]: JSON.stringify(value) } });
+  if (pinning) execFileSync('taskset', ['-a', '-cp', '1', String(child.pid)], { stdio: 'ignore' });
+  children.push(child);
+  return child;
+};
+
+try {
+  const outsideCa = join(folder, 'outside/ca.pem');
+  const outside = await openAuthority({ certificate: outsideCa, key: undefined });
+  const leaf = outside.issue('localhost');
+  const tls = { key: join(folder, 'up.key'), cert: join(folder, 'up.pem') };
+  writeFileSync(tls.key, leaf.keyPem);
+  writeFileSync(tls.cert, leaf.certificatePem);
+  const upstream = start('upstream.mjs', 'BENCH_TLS', tls);
+  const { port: upstreamPort } = await message(upstream);
+  const target = `localhost:${upstreamPort}`;
+
+  const runners = [];
+  for (const contender of [sallyport, httpMitmProxy]) {
+    say(`starting ${contender.name}`);
+    const running = await contender.start({ folder, upstreamPort, outsideCa, pin: pin(0) });
+    children.push(running.child);
+    const load = start('load.mjs', 'BENCH_LOAD', { port: running.port, target, ca: running.ca, connections, requests });
+    await message(load);
+    runners.push({ name: contender.name, running, load, cpu: [], rate: [], p50: [], p99: [] });
+  }
+  const direct = start('load.mjs', 'BENCH_LOAD', { target, ca: outsideCa, connections, requests, direct: upstreamPort });
+  await message(direct);
+  direct.send({});
+  const unproxied = await message(direct);
+  say(`the load by itself, without a proxy: ${Math.round(requests / unproxied.seconds)} requests a second`);
+
+  for (const runner of runners) {
+    runner.load.send({ warmup: requests });
+    await message(runner.load);
+  }
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const runner of runners) {
+      const before = cpuMicroseconds(runner.running.child.pid);
+      runner.load.send({});
+      const { seconds, p50, p99 } = await message(runner.load);
+      runner.cpu.push((cpuMicroseconds(runner.running.child.pid) - before) / requests);
+      runner.rate.push(requests / seconds);
+      runner.p50.push(p50);
+      runner.p99.push(p99);
+      say(`round ${round} of ${rounds}: ${runner.name} ${runner.cpu.at(-1).toFixed(1)} us of CPU a request`);
+    }
+  }
+  const ours = median(runners[0].cpu);
+  const rows = runners.map((runner) => ({
+    proxy: runner.name,
+    cpu_us: Number(median(runner.cpu).toFixed(1)),
+    ratio: Number((ours / median(runner.cpu)).toFixed(3)),
+    requests_a_second: Math.round(median(runner.rate)),
+    p50_ms: Number(median(runner.p50).toFixed(2)),
+    p99_ms: Number(median(runner.p99).toFixed(2)),
+    resident_mib: Math.round(residentMiB(runner.running.child.pid)),
+  }));
+  const decision = measureDecision(quick ? { rounds: 50_000, times: 5 } : {});
+  const result = {
+    workload: 'HTTPS kept alive, 1 KiB, one header put on',
+    connections,
+    requests,
+    rounds,
+    node: process.version,
+    cpu: cpus()[0]?.model,
+    pinned: pinning,
+    rows,
+    decision,
+  };
+  if (json || !process.stdout.isTTY) process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+  if (!json) process.stderr.write(markdown(result));
+} finally {
+  for (const child of children) child.kill('SIGKILL');
+  rmSync(folder, { recursive: true, force: true });
+}
+
+function markdown({ workload, rows, decision }) {
+  const lines = rows.map(
+    (row) =>
+      `| ${row.proxy} | ${row.cpu_us} | ${row.ratio} | ${row.requests_a_second} | ${row.p50_ms} | ${row.p99_ms} | ${row.resident_mib} |`,
+  );
+  return [
+    '',
+    `${workload}; \`ours / theirs\` is the ratio of CPU time`,
+    '',
+    '| proxy | CPU us a request | ours / theirs | requests a second | p50 ms | p99 ms | MiB |',
+    '|---|---|---|---|---|---|---|',
+    ...lines,
+    '',
+    `a decision on 10 rules: ${decision.small_ns} ns, on 100,000: ${decision.large_ns} ns (ratio ${decision.ratio.toFixed(2)})`,
+    '',
+  ].join('\n');
+}
