@@ -1,0 +1,157 @@
+// Last stage of the journey: what is written down about one exchange, made from its Outcome alone. Pure.
+// The keys are a contract with whoever reads the audit log. It must never hold a header value, a query, userinfo or a raw control
+// character (faults L01, E17, E18): it names what it takes, so that nothing gets in by being new.
+import { fieldValue } from '../exchange/header-fields.ts';
+import type { Code } from '../exchange/codes.ts';
+import type { Door, Protocol, Scheme } from '../exchange/stages.ts';
+import type { Decision, Outcome, Trace } from '../exchange/trace.ts';
+import { showWire } from '../foundation/visible-text.ts';
+
+/** Longest text that is kept of each value from the wire, in characters. */
+const CAPS = { method: 32, host: 256, path: 1024 } as const;
+
+const ACTION_ID = /^[A-Za-z0-9._:-]{1,64}$/;
+
+/** One line of the audit log. `null`: unknown, or did not take place. */
+export interface AuditLine {
+  /** End of the exchange, ISO 8601 in UTC */
+  readonly time: string;
+  readonly request_id: string;
+  readonly sandbox: string | null;
+  /** The sandbox's own id for what it is doing, from `X-Sallyport-Action-Id` */
+  readonly action_id: string | null;
+  readonly door: Door;
+  readonly protocol: Protocol;
+  readonly method: string;
+  readonly scheme: Scheme | null;
+  /** Inside a tunnel, for a request whose syntax failed, the host of the tunnel */
+  readonly host: string | null;
+  readonly port: number | null;
+  /** Without query, undecoded; for a request whose syntax failed, what is left of the raw target */
+  readonly path: string | null;
+  readonly rule: string | null;
+  readonly decision: Decision;
+  readonly reason: Code | null;
+  readonly credentials: readonly string[];
+  readonly address: string | null;
+  /** Status the sandbox got */
+  readonly status: number | null;
+  readonly bytes_sent: number;
+  readonly bytes_received: number;
+  readonly duration_ms: number;
+  readonly phases_ms: PhaseTimes;
+}
+
+/** Milliseconds of each phase. */
+export interface PhaseTimes {
+  readonly dns: number | null;
+  readonly connect: number | null;
+  readonly tls: number | null;
+  /** From the request being handed over to the first byte of the answer */
+  readonly wait: number | null;
+}
+
+/** The line of an exchange that ended at `endedAt` (epoch `ms`). */
+export function auditLine(outcome: Outcome, endedAt: number = Date.now()): AuditLine {
+  const { arrival, trace } = outcome;
+  const { intent } = trace;
+  const authority = intent?.authority ?? arrival.ceiling?.authority;
+  return {
+    time: new Date(endedAt).toISOString(),
+    request_id: arrival.requestId,
+    sandbox: trace.sandbox === '' ? null : trace.sandbox,
+    action_id: actionId(outcome),
+    door: arrival.door,
+    protocol: arrival.protocol,
+    method: showWire(arrival.method, CAPS.method),
+    scheme: (intent === undefined ? arrival.ceiling?.scheme : intent.scheme) ?? null,
+    host: authority === undefined ? null : showWire(authority.host, CAPS.host),
+    port: authority?.port ?? null,
+    path: shownPath(outcome),
+    rule: ruleOf(outcome) ?? null,
+    decision: outcome.decision,
+    reason: reasonOf(outcome) ?? null,
+    credentials: trace.credentials,
+    address: trace.address ?? null,
+    status: trace.status === 0 ? null : trace.status,
+    bytes_sent: trace.bytesSent,
+    bytes_received: trace.bytesReceived,
+    duration_ms: rounded(outcome.durationMs),
+    phases_ms: phaseTimes(trace),
+  };
+}
+
+const PLAIN_IN_JSON = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+
+/** The line as JSON, the same text as JSON.stringify gives in a third of its time: every exchange pays for this. */
+export function auditText(line: AuditLine): string {
+  const { phases_ms: phases } = line;
+  return (
+    `{"time":${text(line.time)},"request_id":${text(line.request_id)},"sandbox":${text(line.sandbox)},"action_id":${text(line.action_id)}` +
+    `,"door":${text(line.door)},"protocol":${text(line.protocol)},"method":${text(line.method)},"scheme":${text(line.scheme)}` +
+    `,"host":${text(line.host)},"port":${number(line.port)},"path":${text(line.path)},"rule":${text(line.rule)}` +
+    `,"decision":${text(line.decision)},"reason":${text(line.reason)},"credentials":[${line.credentials.map(text).join()}]` +
+    `,"address":${text(line.address)},"status":${number(line.status)},"bytes_sent":${number(line.bytes_sent)}` +
+    `,"bytes_received":${number(line.bytes_received)},"duration_ms":${number(line.duration_ms)},"phases_ms":{"dns":${number(phases.dns)}` +
+    `,"connect":${number(phases.connect)},"tls":${number(phases.tls)},"wait":${number(phases.wait)}}}`
+  );
+}
+
+function text(value: string | null): string {
+  if (value === null) return 'null';
+  return PLAIN_IN_JSON.test(value) ? `"${value}"` : JSON.stringify(value);
+}
+
+function number(value: number | null): string {
+  return value !== null && Number.isFinite(value) ? String(value) : 'null';
+}
+
+/** Id of the rule that decided: the refusal's own, else the permit's. */
+export function ruleOf(outcome: Outcome): string | undefined {
+  const { verdict, trace } = outcome;
+  return (verdict !== undefined && 'rule' in verdict ? verdict.rule : undefined) ?? trace.permit?.rule.id;
+}
+
+/** Why it was refused, would have been, or failed; `undefined` where all went well. */
+export function reasonOf(outcome: Outcome): Code | undefined {
+  return outcome.verdict?.code ?? outcome.trace.permit?.wouldRefuse;
+}
+
+/** The path as the audit log shows it. */
+export function shownPath(outcome: Outcome): string | null {
+  const { intent } = outcome.trace;
+  const path = intent === undefined ? bareTarget(outcome.arrival.target) : intent.path;
+  return path === '' ? null : showWire(path, CAPS.path);
+}
+
+/**
+ * What may be shown of a target that nobody could read: no query, no fragment, no userinfo. A target that failed its syntax may
+ * hide userinfo anywhere, so unless it starts as a plain path nothing before the last `@` is shown, and nothing at all where an
+ * `@` stands so late that the supposed query may be part of a password.
+ */
+function bareTarget(target: string): string {
+  const end = target.search(/[?#]/);
+  const whole = end < 0 ? target : target.slice(0, end);
+  if (/^\/(?![/\\])/.test(whole)) return whole;
+  const scheme = /^[a-z][a-z0-9+.-]{0,15}:\/\//i.exec(whole)?.[0] ?? '';
+  if (target.indexOf('@', whole.length) >= 0) return `${scheme}...`;
+  const at = whole.lastIndexOf('@');
+  return at < scheme.length ? whole : scheme + whole.slice(at + 1);
+}
+
+function actionId(outcome: Outcome): string | null {
+  const value = fieldValue(outcome.arrival.fields, 'x-sallyport-action-id');
+  return value !== undefined && ACTION_ID.test(value) ? value : null;
+}
+
+function phaseTimes(trace: Trace): PhaseTimes {
+  return { dns: phase(trace.dnsMs), connect: phase(trace.connectMs), tls: phase(trace.tlsMs), wait: phase(trace.waitMs) };
+}
+
+function phase(ms: number): number | null {
+  return ms < 0 ? null : rounded(ms);
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
