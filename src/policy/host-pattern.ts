@@ -1,7 +1,7 @@
 // A rule's `domain`: an exact host, `*.suffix` (any depth below, never the apex), or `*`. Parsing, matching and printing of one pattern.
 // It must never match on raw text: both sides are canonical, and a suffix matches only at a label boundary (fault B01).
 import { domainToASCII } from 'node:url';
-import { parseAddress, parseHost } from '../exchange/authority.ts';
+import { isAddress, parseAddress, parseHost } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 
 /** A parsed `domain`. `text` is its canonical spelling. */
@@ -21,15 +21,17 @@ export function parseDomain(text: string): DomainPattern | { readonly problem: s
   const host = toHost(name);
   if (host === undefined) return { problem: `"${text}" is not a host name or an IP address` };
   if (!below) return { kind: 'exact', host, text: host };
-  if (parseAddress(host) !== undefined && /[:\d]$/.test(host)) return { problem: `"${text}": a wildcard needs a name, not an address` };
-  if (!host.includes('.')) return { problem: `"${text}" would open a whole top-level domain; name a domain below it, or use "*"` };
+  if (isAddress(host)) return { problem: `"${text}": a wildcard needs a name, not an address` };
+  if (!host.includes('.'))
+    return { problem: `"${text}" would open a whole top-level domain; name a domain below it, or use "*"` };
   return { kind: 'below', suffix: host, text: `*.${host}` };
 }
 
 function commonMistake(text: string): string | undefined {
   const scheme = /^([a-z][a-z0-9+.-]*):\/\/([^/]*)/i.exec(text);
   if (scheme !== null) return `"${text}" is a URL; write the host alone: "${scheme[2] ?? ''}"`;
-  if (text.includes('/')) return `"${text}" holds a path; write the host alone and use \`paths\` for paths, \`addresses\` for ranges`;
+  if (text.includes('/'))
+    return `"${text}" holds a path; write the host alone and use \`paths\` for paths, \`addresses\` for ranges`;
   const port = /^(\[[^\]]*\]|[^:]*):(\d+)$/.exec(text);
   if (port !== null) return `"${text}" holds a port; write domain: "${port[1] ?? ''}" and ports: [${port[2] ?? ''}]`;
   if (text.startsWith('.')) return `"${text}": write "*${text}" for every name below, and a second rule for the apex`;
@@ -37,7 +39,8 @@ function commonMistake(text: string): string | undefined {
 }
 
 function toHost(name: string): Host | undefined {
-  if (/^[\x21-\x7e]+$/.test(name)) return parseHost(name) ?? parseAddress(name);
+  if (/^[\x21-\x24\x26-\x7e]+$/.test(name)) return parseHost(name) ?? parseAddress(name);
+  if (name.includes('%')) return undefined;
   const ascii = domainToASCII(name);
   return ascii === '' ? undefined : parseHost(ascii);
 }

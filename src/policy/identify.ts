@@ -7,7 +7,10 @@ import type { Intent, Sandbox } from '../exchange/stages.ts';
 /** Finds the sandbox by its token, else by the address it connects from; without `sandboxes` there is one, unnamed. */
 export function identify(intent: Intent, registry: SandboxRegistry): Sandbox | Refusal {
   const { identity, arrival } = intent;
-  return known(registry, identity, arrival.client) ?? new Refusal('sandbox_unauthenticated', 'the token of the sandbox is missing or wrong');
+  return (
+    known(registry, identity, arrival.client) ??
+    new Refusal('sandbox_unauthenticated', 'the token of the sandbox is missing or wrong')
+  );
 }
 
 function known(registry: SandboxRegistry, identity: string | undefined, client: string): Sandbox | undefined {
