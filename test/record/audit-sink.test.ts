@@ -90,8 +90,14 @@ describe('openAuditSink', () => {
     await sink.reopen();
     await heard('could not be reopened');
     sink.write(line);
-    await sink.close();
+    await sink.flush();
     expect(await readFile(join(folder, 'moved/audit.log'), 'utf8')).toBe(text);
+    await rm(join(folder, 'sub'));
+    await sink.reopen();
+    sink.write(line);
+    await sink.close();
+    expect(await readFile(path, 'utf8')).toBe(text);
+    expect(logged).toHaveLength(1);
   });
 
   it('loses a line that comes after the end, and counts it', async () => {
