@@ -1,4 +1,5 @@
-// Where a bug was, without what it said: the head of a stack repeats the message, and a message may quote a body or a field.
+// Where a bug was, without what it said: the head of a stack repeats the message.
+// It must never give that head away: a message may quote a body or a field.
 
 const MAX_FRAMES = 20;
 
