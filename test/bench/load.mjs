@@ -22,9 +22,14 @@ const connect = () =>
       return;
     }
     socket.once('connect', () => socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`));
-    socket.once('data', (head) =>
-      head.toString('latin1').startsWith('HTTP/1.1 200') ? secure() : reject(new Error(head.toString('latin1'))),
-    );
+    let head = '';
+    socket.on('data', function onHead(chunk) {
+      head += chunk.toString('latin1');
+      if (!head.endsWith('\r\n\r\n')) return;
+      socket.off('data', onHead);
+      if (head.startsWith('HTTP/1.1 200')) secure();
+      else reject(new Error(head));
+    });
   });
 
 /** Sends requests one after another on one connection while `next()` says there is one more; resolves when there is none. */
@@ -81,7 +86,9 @@ const round = async (sockets, count, latencies) => {
   await Promise.all(sockets.map((socket) => run(socket, () => left-- > 0, latencies)));
 };
 
-const sockets = await Promise.all(Array.from({ length: connections }, connect));
+// One after another: some proxies mint a certificate for each connection that comes before the first is ready.
+const sockets = [];
+while (sockets.length < connections) sockets.push(await connect());
 process.on('message', async ({ warmup }) => {
   for (const socket of sockets) socket.removeAllListeners('close').removeAllListeners('error');
   const latencies = warmup ? undefined : [];
