@@ -4,7 +4,7 @@
 import { formatAuthority, parseAuthority, sameAuthority } from '../exchange/authority.ts';
 import type { Authority } from '../exchange/authority.ts';
 import { isRefusal, Refusal } from '../exchange/codes.ts';
-import { fieldValues, listMembers } from '../exchange/header-fields.ts';
+import { fieldValues, isFieldName, listMembers } from '../exchange/header-fields.ts';
 import { makeIntent } from '../exchange/stages.ts';
 import type { Arrival, Intent, Scheme } from '../exchange/stages.ts';
 import type { Limits } from '../exchange/snapshot.ts';
@@ -24,11 +24,18 @@ export function readIntent<A extends Arrival>(arrival: A, limits: Limits): Inten
   if (arrival.purpose === 'passthrough') return readPassthrough(arrival);
   const target = readTarget(arrival);
   if (isRefusal(target)) return target;
-  const trouble = hostTrouble(arrival, target) ?? framingTrouble(arrival) ?? methodTrouble(arrival) ?? upgradeTrouble(arrival);
+  const trouble =
+    hostTrouble(arrival, target) ??
+    framingTrouble(arrival) ??
+    contentTrouble(arrival) ??
+    methodTrouble(arrival) ??
+    upgradeTrouble(arrival);
   if (trouble !== undefined) return trouble;
   const identities = fieldValues(arrival.fields, 'proxy-authorization');
   if (identities.length > 1) return malformed('more than one Proxy-Authorization field');
-  return makeIntent({ arrival, ...target, identity: identities[0] ?? arrival.ceiling?.identity });
+  // Inside a tunnel whoever opened it is asking; the field would be another proxy's, further on.
+  const identity = arrival.ceiling === undefined ? identities[0] : arrival.ceiling.identity;
+  return makeIntent({ arrival, ...target, identity });
 }
 
 function malformed(detail: string): Refusal {
@@ -36,7 +43,8 @@ function malformed(detail: string): Refusal {
 }
 
 function overLimit(arrival: Arrival, limits: Limits): Refusal | undefined {
-  if (arrival.target.length > limits.targetBytes) return new Refusal('uri_too_long', `the request target is over ${limits.targetBytes} bytes`);
+  if (arrival.target.length > limits.targetBytes)
+    return new Refusal('uri_too_long', `the request target is over ${limits.targetBytes} bytes`);
   if (arrival.fields.length / 2 > limits.headerFields) {
     return new Refusal('headers_too_large', `more than ${limits.headerFields} header fields`);
   }
@@ -51,7 +59,8 @@ function readPassthrough<A extends Arrival>(arrival: A): Intent<A> | Refusal {
 
 function readTarget(arrival: Arrival): Target | Refusal {
   const { target, ceiling } = arrival;
-  if (arrival.purpose === 'tunnel') return readAuthorityForm(target);
+  if (arrival.purpose === 'tunnel')
+    return ceiling === undefined ? readAuthorityForm(target) : malformed('CONNECT inside a tunnel');
   if (target === '*') return malformed('the asterisk-form has no host to judge');
   if (target.startsWith('/')) {
     if (ceiling === undefined) return malformed('this is a proxy: send an absolute target such as http://host/path, or CONNECT');
@@ -90,16 +99,23 @@ function splitPath(text: string, scheme: Scheme, authority: Authority): Target |
   if (!PATH_AND_QUERY.test(text)) return malformed('the request target holds a character that a URI may not hold');
   const mark = text.indexOf('?');
   const path = mark < 0 ? text : text.slice(0, mark);
-  if (hasDotSegment(path)) return malformed('the path holds a dot segment, which an upstream may read in another way than its rule');
+  if (hasDotSegment(path))
+    return malformed('the path holds a dot segment, which an upstream may read in another way than its rule');
   return { scheme, authority, path: path === '' ? '/' : path, query: mark < 0 ? '' : text.slice(mark) };
 }
 
-const MAY_HOLD_DOTS = /\.|%2e/i;
+const MAY_HOLD_DOTS = /\.|%(?:25)*2e/i;
+const ENCODED_DOT = /%(?:25)*2e/gi;
+/** What ends a segment for some reader: `/`, `\`, the `;` of a path parameter, and `?`, `#`, NUL once decoded. */
+const ENCODED_END = /%(?:25)*(?:2f|5c|3b|3f|23|00)/gi;
 
-/** A rule matches the path as sent, an upstream may resolve `/../` or `%2e%2e` first; so no such segment passes. */
+/**
+ * A rule matches the path as sent, an upstream may resolve `/../` or `%2e%2e` first, or decode twice; so no such segment passes,
+ * nor one in any of those disguises.
+ */
 function hasDotSegment(path: string): boolean {
   if (!MAY_HOLD_DOTS.test(path)) return false;
-  const decoded = path.replace(/%2e/gi, '.').replace(/%(?:2f|5c)/gi, '/');
+  const decoded = path.replace(ENCODED_DOT, '.').replace(ENCODED_END, '/');
   return /(?:^|[/\\;])\.\.?(?:$|[/\\;])/.test(decoded);
 }
 
@@ -108,11 +124,11 @@ function defaultPort(scheme: Scheme): number {
   return scheme === 'https' ? 443 : 80;
 }
 
-/** RFC 9112 section 3.2: exactly one Host, and it agrees with the target or the tunnel. */
+/** RFC 9112 section 3.2: exactly one Host (HTTP/1.0 and h2 may do without), and it agrees with the target or the tunnel. */
 function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
   const hosts = fieldValues(arrival.fields, 'host');
   if (hosts.length !== 1) {
-    if (hosts.length === 0 && arrival.protocol === 'h2') return undefined;
+    if (hosts.length === 0 && (arrival.protocol === 'h2' || arrival.version === '1.0')) return undefined;
     return malformed(hosts.length === 0 ? 'the Host field is missing' : 'more than one Host field');
   }
   const scheme = target.scheme ?? (target.authority.port === 80 ? 'http' : 'https');
@@ -121,7 +137,10 @@ function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
   if (sameAuthority(host, target.authority)) return undefined;
   // Many clients write a CONNECT's Host without the port; the host alone must then agree.
   if (arrival.purpose === 'tunnel' && host.host === target.authority.host && !hasPort(hosts[0] as string)) return undefined;
-  return new Refusal('host_mismatch', `the Host field and the request disagree about the host: expected ${formatAuthority(target.authority)}`);
+  return new Refusal(
+    'host_mismatch',
+    `the Host field and the request disagree about the host: expected ${formatAuthority(target.authority)}`,
+  );
 }
 
 function hasPort(text: string): boolean {
@@ -137,9 +156,18 @@ function framingTrouble(arrival: Arrival): Refusal | undefined {
   const codings = fieldValues(arrival.fields, 'transfer-encoding');
   if (codings.length === 0) return undefined;
   if (arrival.version !== '1.1') return malformed('Transfer-Encoding needs HTTP/1.1');
-  if (codings.length > 1 || (codings[0] as string).toLowerCase() !== 'chunked') return malformed('the only transfer coding is chunked');
+  if (codings.length > 1 || (codings[0] as string).toLowerCase() !== 'chunked')
+    return malformed('the only transfer coding is chunked');
   if (lengths.length > 0) return malformed('Content-Length beside Transfer-Encoding');
   return undefined;
+}
+
+/** What follows a CONNECT or a WebSocket handshake belongs to the new protocol; announced as a body too, it could be read twice. */
+function contentTrouble(arrival: Arrival): Refusal | undefined {
+  if (arrival.purpose === 'exchange') return undefined;
+  const length = fieldValues(arrival.fields, 'content-length')[0] ?? '0';
+  if (length === '0' && fieldValues(arrival.fields, 'transfer-encoding').length === 0) return undefined;
+  return malformed('a request to change the protocol has no body');
 }
 
 const FORBIDDEN_METHODS: ReadonlySet<string> = new Set(['TRACE', 'TRACK']);
@@ -148,10 +176,12 @@ function methodTrouble(arrival: Arrival): Refusal | undefined {
   if (FORBIDDEN_METHODS.has(arrival.method.toUpperCase())) {
     return new Refusal('method_forbidden', `${arrival.method.toUpperCase()} would reflect what is put on at the door`);
   }
-  if (arrival.method === 'OPTIONS' && fieldValues(arrival.fields, 'max-forwards')[0]?.trim() === '0') {
+  if (!isFieldName(arrival.method)) return malformed('the method is not a token');
+  if (arrival.method === 'OPTIONS' && fieldValues(arrival.fields, 'max-forwards').some((value) => /^\s*0+\s*$/.test(value))) {
     return new Refusal('method_forbidden', 'OPTIONS that ends at the proxy is not answered');
   }
-  if (arrival.method === 'CONNECT' && arrival.purpose !== 'tunnel') return malformed('CONNECT inside a tunnel');
+  if ((arrival.method === 'CONNECT') !== (arrival.purpose === 'tunnel'))
+    return malformed('CONNECT opens a tunnel and does nothing else');
   const expectations = fieldValues(arrival.fields, 'expect');
   if (expectations.length === 0) return undefined;
   if (expectations.length === 1 && (expectations[0] as string).toLowerCase() === '100-continue') return undefined;
