@@ -3,7 +3,7 @@
 // It must never write a secret anywhere but into the Dispatch, and a credential that cannot be had refuses the request.
 import { formatAuthority } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
-import { endToEndFields, fieldValue } from '../exchange/header-fields.ts';
+import { endToEndFields, fieldValue, isFieldName, isFieldValue, looseName } from '../exchange/header-fields.ts';
 import type { Injection, TransformField } from '../exchange/rule.ts';
 import { makeDispatch } from '../exchange/stages.ts';
 import type { Arrival, Dispatch, Route } from '../exchange/stages.ts';
@@ -11,7 +11,7 @@ import type { Arrival, Dispatch, Route } from '../exchange/stages.ts';
 /** What a credential id stands for right now. */
 export type Resolution = { readonly fields: readonly TransformField[] } | { readonly unavailable: string };
 
-/** Looks a credential up. A promise only where it must be fetched; a rejection counts as unavailable. */
+/** Looks a credential up. A promise only where it must be fetched; a throw or a rejection counts as unavailable. */
 export type ResolveCredential = (id: string, sandbox: string) => Resolution | Promise<Resolution>;
 
 /** Route in, Dispatch or Refusal out; synchronous unless the credential must be fetched. Throws `credential_unavailable`. */
@@ -23,38 +23,57 @@ export function createAttach(options: {
   readonly onUnavailable?: (credential: string) => void;
 }): AttachCredentials {
   return (route) => {
-    const { permit } = route;
-    const { injection } = permit.rule;
-    if (injection === undefined || permit.intent.arrival.purpose === 'passthrough') return dispatch(route, NOTHING, undefined);
-    if (permit.intent.scheme !== 'https' && !injection.allowPlaintext) {
-      return new Refusal('plaintext_credential', 'the rule puts fields on, which plain http would show to everyone on the way', permit.rule.id);
+    const { intent, rule, sandbox } = route.permit;
+    const { injection } = rule;
+    if (injection === undefined || intent.arrival.purpose === 'passthrough') return bare(route);
+    if (intent.scheme !== 'https' && !injection.allowPlaintext) {
+      const detail = 'the rule puts fields on, which plain http would show to everyone on the way';
+      return new Refusal('plaintext_credential', detail, rule.id);
     }
-    if (injection.credential === undefined) return dispatch(route, injection.transform, injection);
-    const found = options.resolve(injection.credential, permit.sandbox.id);
-    if (found instanceof Promise) return found.then((resolution) => put(route, injection, resolution));
-    return put(route, injection, found);
+    const { credential } = injection;
+    if (credential === undefined) return dispatch(route, injection, NO_FIELDS);
+    const found = resolveNow(credential, sandbox.id);
+    if (!(found instanceof Promise)) return dispatch(route, injection, fieldsOf(credential, found));
+    return found.then(
+      (resolution) => dispatch(route, injection, fieldsOf(credential, resolution)),
+      (error: unknown) => unavailable(credential, error),
+    );
   };
 
-  function put<A extends Arrival>(route: Route<A>, injection: Injection, resolution: Resolution): Dispatch<A> {
-    if ('unavailable' in resolution) {
-      options.onUnavailable?.(injection.credential ?? '');
-      throw new Fault('credential_unavailable', `the credential "${injection.credential ?? ''}" cannot be resolved`, new Error(resolution.unavailable));
+  function resolveNow(credential: string, sandbox: string): Resolution | Promise<Resolution> {
+    try {
+      return options.resolve(credential, sandbox);
+    } catch (error) {
+      return unavailable(credential, error);
     }
-    return dispatch(route, overlay(resolution.fields, injection.transform), injection);
+  }
+
+  function fieldsOf(credential: string, resolution: Resolution): readonly TransformField[] {
+    if ('unavailable' in resolution) return unavailable(credential, new Error(resolution.unavailable));
+    if (resolution.fields.every(canStand)) return resolution.fields;
+    return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
+  }
+
+  function unavailable(credential: string, cause: unknown): never {
+    options.onUnavailable?.(credential);
+    throw new Fault('credential_unavailable', `the credential "${credential}" cannot be resolved`, cause);
   }
 }
 
-const NOTHING: readonly TransformField[] = [];
+const NO_FIELDS: readonly TransformField[] = [];
+const NO_CREDENTIALS: readonly string[] = [];
 
-/** The credential's fields with the transform on top; on one name the transform wins (dialect section 1.5). */
-function overlay(below: readonly TransformField[], above: readonly TransformField[]): readonly TransformField[] {
-  if (above.length === 0) return below;
-  const taken = new Set(above.map((field) => field.name.toLowerCase()));
-  return [...below.filter((field) => !taken.has(field.name.toLowerCase())), ...above];
+/** A value with a line break would be a second field, or a second request (fault E08). */
+function canStand({ name, value }: TransformField): boolean {
+  return isFieldName(name) && isFieldValue(value.reveal());
 }
 
+/** Host is rebuilt, Expect is answered at the door, and what steers Sallyport itself goes no further (fault B14). */
+const ALWAYS_DROPPED: readonly string[] = ['host', 'expect', 'x-sallyport-action-id', 'x-sallyport-reason', 'proxy-status'];
+const NOTHING_INJECTED: ReadonlySet<string> = new Set(ALWAYS_DROPPED);
+
 /** What authenticates a request by custom; a credentialed host hears only the credential that the operator chose (fault E04). */
-const AUTHENTICATING: readonly string[] = [
+const AUTHENTICATING: ReadonlySet<string> = new Set([
   'authorization',
   'cookie',
   'x-api-key',
@@ -64,36 +83,58 @@ const AUTHENTICATING: readonly string[] = [
   'x-access-token',
   'private-token',
   'x-amz-security-token',
-];
+]);
 
-function dispatch<A extends Arrival>(route: Route<A>, injected: readonly TransformField[], injection: Injection | undefined): Dispatch<A> {
-  const { arrival, authority, scheme } = route.permit.intent;
+/** The dispatch of a rule that puts nothing on. */
+function bare<A extends Arrival>(route: Route<A>): Dispatch<A> {
+  const { arrival } = route.permit.intent;
   if (arrival.purpose === 'passthrough') return makeDispatch({ route, fields: [], credentials: NO_CREDENTIALS });
-  const chosen = injection === undefined ? injected : chooseByMode(arrival.fields, injected, injection);
-  const fields = ['Host', formatAuthority(authority, scheme === 'https' ? 443 : 80)];
-  for (const text of endToEndFields(arrival.fields, droppedNames(chosen, injection))) fields.push(text);
-  for (const field of chosen) fields.push(field.name, field.value.reveal());
-  const credentials = injection?.credential === undefined || chosen.length === 0 ? NO_CREDENTIALS : [injection.credential];
-  return makeDispatch({ route, fields, credentials });
+  const fields = [...hostField(route), ...endToEndFields(arrival.fields, NOTHING_INJECTED)];
+  return makeDispatch({ route, fields, credentials: NO_CREDENTIALS });
 }
 
-const NO_CREDENTIALS: readonly string[] = [];
+function dispatch<A extends Arrival>(route: Route<A>, injection: Injection, resolved: readonly TransformField[]): Dispatch<A> {
+  const sent = route.permit.intent.arrival.fields;
+  const chosen = chooseByMode(sent, overlay(resolved, injection.transform), injection);
+  const fields = [...hostField(route), ...endToEndFields(sent, droppedNames(chosen, injection))];
+  for (const { name, value } of chosen) fields.push(name, value.reveal());
+  const putOn = injection.credential !== undefined && chosen.some((field) => resolved.includes(field));
+  return makeDispatch({ route, fields, credentials: putOn ? [injection.credential] : NO_CREDENTIALS });
+}
 
-function chooseByMode(sent: readonly string[], injected: readonly TransformField[], { mode }: Injection): readonly TransformField[] {
+function hostField({ permit }: Route): readonly [string, string] {
+  const { authority, scheme } = permit.intent;
+  return ['Host', formatAuthority(authority, scheme === 'https' ? 443 : 80)];
+}
+
+/** The credential's fields with the transform on top; of two with one name the later one stays (dialect section 1.5). */
+function overlay(below: readonly TransformField[], above: readonly TransformField[]): readonly TransformField[] {
+  const byName = new Map<string, TransformField>();
+  for (const fields of [below, above]) for (const field of fields) byName.set(looseName(field.name), field);
+  return [...byName.values()];
+}
+
+function chooseByMode(
+  sent: readonly string[],
+  injected: readonly TransformField[],
+  { mode }: Injection,
+): readonly TransformField[] {
   if (mode === 'set') return injected;
-  const wanted = mode === 'replace';
-  return injected.filter((field) => (fieldValue(sent, field.name.toLowerCase()) !== undefined) === wanted);
+  // A field that Connection nominates will not go on, so it is no value of the sandbox's own to yield to.
+  const kept = endToEndFields(sent, NOTHING_INJECTED);
+  return injected.filter(({ name }) => (fieldValue(kept, name.toLowerCase()) !== undefined) === (mode === 'replace'));
 }
 
-/** Host is rebuilt, Expect is answered at the door, and what steers Sallyport itself goes no further (fault B14). */
-const ALWAYS_DROPPED: ReadonlySet<string> = new Set(['host', 'expect', 'x-sallyport-action-id', 'x-sallyport-reason', 'proxy-status']);
-
-function droppedNames(chosen: readonly TransformField[], injection: Injection | undefined): ReadonlySet<string> {
-  if (injection === undefined) return ALWAYS_DROPPED;
+function droppedNames(chosen: readonly TransformField[], injection: Injection): ReadonlySet<string> {
   const dropped = new Set(ALWAYS_DROPPED);
-  for (const field of chosen) dropped.add(field.name.toLowerCase());
-  if (injection.credential !== undefined && injection.mode === 'set') {
+  for (const { name } of chosen) dropped.add(looseName(name));
+  if (injection.mode === 'set' && authenticates(injection)) {
     for (const name of AUTHENTICATING) if (!injection.keep.has(name)) dropped.add(name);
   }
   return dropped;
+}
+
+/** Whether a rule puts a credential on: a stored one, or one written out in `transform`. */
+function authenticates({ credential, transform }: Injection): boolean {
+  return credential !== undefined || transform.some(({ name }) => AUTHENTICATING.has(looseName(name)));
 }
