@@ -17,11 +17,19 @@ const DROPPED: ReadonlySet<string> = new Set([
 ]);
 
 /** Framing that a trailer section may not carry (RFC 9110 section 6.5.1). */
-const NOT_IN_TRAILERS: ReadonlySet<string> = new Set(['content-length', 'host', 'authorization', 'set-cookie', 'trailer', 'content-encoding', 'content-type']);
+const NOT_IN_TRAILERS: ReadonlySet<string> = new Set([
+  'content-length',
+  'host',
+  'authorization',
+  'set-cookie',
+  'trailer',
+  'content-encoding',
+  'content-type',
+]);
 
 /**
  * Fields from the wire (latin1 bytes, name then value) as they go to the sandbox. Fields that Connection nominates are dropped too.
- * `keepUpgrade` is for a 101, whose Upgrade and Connection belong to the handshake.
+ * Of a 101 as well: the Upgrade and Connection of a handshake are its sender's to write anew.
  */
 export function replyFields(raw: readonly Buffer[]): string[] {
   const fields: string[] = [];

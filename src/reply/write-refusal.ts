@@ -5,18 +5,25 @@ import type { Refusal } from '../exchange/codes.ts';
 import type { Arrival } from '../exchange/stages.ts';
 
 /** Codes after which the connection cannot be trusted to hold another request. */
-const ENDS_CONNECTION: ReadonlySet<string> = new Set(['bad_request', 'request_timeout', 'headers_too_large', 'uri_too_long', 'limit_reached', 'shutting_down']);
+const ENDS_CONNECTION: ReadonlySet<string> = new Set([
+  'bad_request',
+  'request_timeout',
+  'headers_too_large',
+  'uri_too_long',
+  'limit_reached',
+  'shutting_down',
+]);
 
 /**
- * Answers the arrival with the verdict, or cuts the reply where its head has gone out already.
- * Returns the status that the sandbox got, 0 where it got none.
+ * Answers the arrival with the verdict, or cuts the connection where no answer can be given any more: a head has gone out, the
+ * sandbox has left, or the bytes are those of a tunnel that nobody looks into. Returns the status of the answer, 0 where it gave none.
  */
 export function writeRefusal(arrival: Arrival, verdict: Refusal | Fault): number {
   const { reply } = arrival;
   const { status } = CODES[verdict.code];
-  if (reply.headSent || reply.closed || status === 499) {
+  if (reply.headSent || reply.closed || arrival.purpose === 'passthrough' || status === 499) {
     reply.abort();
-    return reply.headSent ? status : 0;
+    return 0;
   }
   const { fields, body } = describe(arrival.requestId, verdict);
   reply.head(status, '', fields, ENDS_CONNECTION.has(verdict.code));
