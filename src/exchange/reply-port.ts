@@ -1,14 +1,15 @@
 // How an answer leaves toward the sandbox, whatever the door speaks. Implemented by the doors, driven by upstream and reply.
 // An implementation owns its socket; it must survive every call after the sandbox has left, by doing nothing.
 import type { Duplex } from 'node:stream';
+import type { Refusal } from './codes.ts';
 import type { HeaderFields } from './header-fields.ts';
 
 /** Who wants to know what becomes of a reply. */
 export interface ReplyListener {
   /** The sandbox reads again after `write` returned false. */
   drained(): void;
-  /** The sandbox left before the reply ended. Called at most once. */
-  gone(): void;
+  /** The sandbox left before the reply ended, or, with `trouble`, the rest of its request turned out unreadable. */
+  gone(trouble?: Refusal): void;
 }
 
 /** One reply under way. Order: any number of interim(), then head(), write()…, end(); or switchProtocols(); or abort(). */

@@ -12,6 +12,7 @@ import { Refusal } from '../exchange/codes.ts';
 import { fieldValue, listMembers } from '../exchange/header-fields.ts';
 import type { Limits } from '../exchange/snapshot.ts';
 import type { Arrival, TunnelEnd } from '../exchange/stages.ts';
+import { closeGently } from './close-gently.ts';
 import { Http1Reply } from './http1-reply.ts';
 import type { Announced } from './http1-reply.ts';
 import { runTunnel } from './tunnel.ts';
@@ -31,6 +32,10 @@ export class Http1Door {
   readonly server: Server;
   readonly #options: Http1DoorOptions;
   readonly #tunnels = new WeakMap<Duplex, Tunnel>();
+  /** The last reply begun on each connection */
+  readonly #last = new WeakMap<Duplex, Http1Reply>();
+  /** Connections that the parser has given up; it goes on complaining as bytes come in */
+  readonly #spoiled = new WeakSet<Duplex>();
 
   constructor(options: Http1DoorOptions) {
     this.#options = options;
@@ -54,7 +59,7 @@ export class Http1Door {
     request.httpVersionMajor = 1;
     request.httpVersionMinor = 1;
     try {
-      const reply = detachedReply(request, socket);
+      const reply = detachedReply(request, socket, closeGently);
       void this.#options.egress({
         ...this.#describe(request),
         trouble,
@@ -70,14 +75,46 @@ export class Http1Door {
   }
 
   #exchange(request: IncomingMessage, response: ServerResponse, waiting: boolean): void {
+    const { socket } = request;
+    // A connection that is being closed hears no further request.
+    if (socket.writableEnded) return;
     const announced: Announced = { body: hasBody(request.rawHeaders), waiting };
     const reply = new Http1Reply(request, response, announced);
-    const body = announced.body ? request : undefined;
-    void this.#options.egress({ ...this.#describe(request), purpose: 'exchange', protocol: 'http/1.1', reply, body });
+    const begin = (): void => {
+      const body = announced.body ? request : undefined;
+      const base = { ...this.#describe(request), trouble: reply.trouble };
+      void this.#options.egress({ ...base, purpose: 'exchange', protocol: 'http/1.1', reply, body });
+    };
+    this.#inTurn(socket, reply, begin);
+  }
+
+  /** Pipelined requests take turns (RFC 9112 section 9.3.2): what stands behind one that ends the connection is never judged (fault D06). */
+  #inTurn(socket: Socket, reply: Http1Reply, begin: () => void): void {
+    const before = this.#last.get(socket);
+    this.#last.set(socket, reply);
+    if (before === undefined || before.closed) {
+      begin();
+      return;
+    }
+    socket.pause();
+    before.whenClosed(() => {
+      if (socket.destroyed || socket.writableEnded) return;
+      socket.resume();
+      begin();
+    });
+  }
+
+  /** A change of protocol behind an unfinished answer would run into it on the wire, so neither goes on. */
+  #cutIfBusy(socket: Socket): boolean {
+    if (this.#last.get(socket)?.closed !== false) return false;
+    socket.on('error', ignore);
+    socket.destroy();
+    return true;
   }
 
   #upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
-    const reply = detachedReply(request, socket);
+    if (this.#cutIfBusy(socket)) return;
+    const reply = detachedReply(request, socket, destroySoon);
     if (head.length > 0) socket.unshift(head);
     const base = this.#describe(request);
     if (listMembers(fieldValue(request.rawHeaders, 'upgrade') ?? '').includes('websocket')) {
@@ -92,7 +129,8 @@ export class Http1Door {
   }
 
   #connect(request: IncomingMessage, socket: Socket, head: Buffer): void {
-    const reply = detachedReply(request, socket);
+    if (this.#cutIfBusy(socket)) return;
+    const reply = detachedReply(request, socket, destroySoon);
     const open = (passthrough: boolean): Promise<TunnelEnd> => {
       reply.accept();
       if (head.length > 0) socket.unshift(head);
@@ -156,10 +194,22 @@ export class Http1Door {
   }
 
   #parserTrouble(error: ParserError, socket: Socket): void {
+    if (this.#spoiled.has(socket) && !socket.destroyed) return;
     const trouble = troubleOf(error);
     const silent = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0;
-    if (trouble === undefined || silent || !socket.writable) socket.destroy();
-    else this.turnAway(socket, trouble);
+    if (trouble === undefined || silent || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    this.#spoiled.add(socket);
+    const last = this.#last.get(socket);
+    if (last === undefined || last.closed) this.turnAway(socket, trouble);
+    else if (last.uploading) last.spoil(trouble);
+    else {
+      last.whenClosed(() => {
+        if (!socket.destroyed && !socket.writableEnded) this.turnAway(socket, trouble);
+      });
+    }
   }
 }
 
@@ -187,15 +237,19 @@ type ParserError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 const NO_BODY: Announced = { body: false, waiting: false };
 
 /** A reply on a socket that Node's server has let go of: it answers once and closes. */
-function detachedReply(request: IncomingMessage, socket: Socket): Http1Reply {
+function detachedReply(request: IncomingMessage, socket: Socket, close: (socket: Socket) => void): Http1Reply {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
   socket.on('error', ignore);
   const drained = (): void => void response.emit('drain');
   socket.on('drain', drained);
-  response.once('finish', () => socket.destroySoon());
+  response.once('finish', () => close(socket));
   return new Http1Reply(request, response, NO_BODY);
+}
+
+function destroySoon(socket: Socket): void {
+  socket.destroySoon();
 }
 
 function ignore(): void {}

@@ -2,13 +2,10 @@
 // It owns the framing and the end of the connection; it must never let an unread upload hold the connection for long (fault D10).
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { Refusal } from '../exchange/codes.ts';
 import type { HeaderFields } from '../exchange/header-fields.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
-
-/** Bytes of an upload that are still taken in after its answer has gone out, so that the client gets to read that answer. */
-const LINGER_BYTES = 1024 * 1024;
-/** How long such an upload may go on, in `ms`. */
-const LINGER_MS = 2000;
+import { closeGently } from './close-gently.ts';
 
 /** What the request announced: whether a body follows, and whether the sandbox holds it back until it is asked (`Expect: 100-continue`). */
 export interface Announced {
@@ -24,6 +21,9 @@ export class Http1Reply implements ReplyPort {
   #waiting: boolean;
   #listener: ReplyListener | undefined = undefined;
   #switched = false;
+  #whenClosed: (() => void) | undefined = undefined;
+  /** What the parser found wrong with the rest of the request, if anything */
+  trouble: Refusal | undefined = undefined;
   headSent = false;
   closed = false;
 
@@ -39,6 +39,18 @@ export class Http1Reply implements ReplyPort {
 
   listen(listener: ReplyListener): void {
     this.#listener = listener;
+    if (this.trouble !== undefined) listener.gone(this.trouble);
+  }
+
+  /** The rest of the request cannot be read, because of `trouble`: nobody may take what came of it for the whole. */
+  spoil(trouble: Refusal): void {
+    this.trouble ??= trouble;
+    this.#listener?.gone(this.trouble);
+  }
+
+  /** Calls `then` once the reply is over, complete or not. One caller at a time. */
+  whenClosed(then: () => void): void {
+    this.#whenClosed = then;
   }
 
   invite(): void {
@@ -66,7 +78,7 @@ export class Http1Reply implements ReplyPort {
     this.headSent = true;
     const response = this.#response;
     response.sendDate = false;
-    const ends = close || (status >= 400 && this.#uploading);
+    const ends = close || (status >= 400 && this.uploading);
     response.writeHead(status, reason, (ends ? [...fields, 'Connection', 'close'] : fields) as string[]);
     // A head that no byte of body follows at once must not wait for one: event streams begin with silence (fault I01).
     queueMicrotask(this.#flush);
@@ -79,7 +91,7 @@ export class Http1Reply implements ReplyPort {
   end(trailers?: HeaderFields): void {
     if (this.closed) return;
     if (trailers !== undefined) this.#response.addTrailers(pairs(trailers));
-    if (this.#uploading) this.#linger();
+    if (this.uploading) this.#endEarly();
     else this.#response.end();
   }
 
@@ -108,7 +120,7 @@ export class Http1Reply implements ReplyPort {
   }
 
   /** Whether part of the request is still to come. */
-  get #uploading(): boolean {
+  get uploading(): boolean {
     return this.#body && !this.#request.complete && !this.#request.destroyed;
   }
 
@@ -124,27 +136,18 @@ export class Http1Reply implements ReplyPort {
     if (this.closed) return;
     this.closed = true;
     if (!this.#response.writableFinished && !this.#switched) this.#listener?.gone();
+    this.#whenClosed?.();
+    this.#listener = undefined;
+    this.#whenClosed = undefined;
   };
 
-  /** The answer is out but the upload goes on: take in a little of it, so that a reset does not eat the answer, then close. */
-  #linger(): void {
-    const request = this.#request;
-    let taken = 0;
-    const finish = (): void => {
-      clearTimeout(timer);
-      request.off('data', count).off('end', finish).off('close', finish);
-      this.#response.end(() => {
-        if (!request.complete) request.socket.destroySoon();
-      });
-    };
-    const count = (chunk: Buffer): void => {
-      taken += chunk.length;
-      if (taken > LINGER_BYTES) finish();
-    };
-    const timer = setTimeout(finish, LINGER_MS);
-    request.on('data', count).on('end', finish).on('close', finish);
-    this.#flush();
-    request.resume();
+  /** The answer is complete but the upload is not: the connection ends with it, in a way that lets the sandbox read it. */
+  #endEarly(): void {
+    const { socket } = this.#request;
+    // Node's own listener would destroy the socket as soon as the answer has been written.
+    this.#response.removeAllListeners('finish');
+    this.#response.end(() => closeGently(socket));
+    this.#request.resume();
   }
 }
 

@@ -2,6 +2,7 @@
 // The connection's parser calls it; it must never throw into the parser, and never touch the reply after it has settled.
 import type { Duplex } from 'node:stream';
 import { Fault } from '../exchange/codes.ts';
+import type { Refusal } from '../exchange/codes.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { exchangeFault } from './faults.ts';
@@ -15,6 +16,8 @@ export interface ReplyFields {
 /** What an attempt came to. */
 export interface AttemptEnd {
   readonly fault: Fault | undefined;
+  /** Set where the sandbox's own request turned out unreadable on the way */
+  readonly trouble: Refusal | undefined;
   /** Whether the request may have reached the upstream */
   readonly sent: boolean;
   readonly switched: Switched | undefined;
@@ -41,6 +44,7 @@ export class Answer implements ReplyListener {
   #abort: ((reason: Error) => void) | undefined = undefined;
   #resume: (() => void) | undefined = undefined;
   #gone = false;
+  #trouble: Refusal | undefined = undefined;
 
   constructor(options: {
     readonly reply: ReplyPort;
@@ -60,9 +64,10 @@ export class Answer implements ReplyListener {
     this.#resume?.();
   }
 
-  /** ReplyListener: the sandbox left, so the upstream's answer is of no use any more (fault I08). */
-  gone(): void {
+  /** ReplyListener: the sandbox left or its request broke, so the upstream's answer is of no use any more (fault I08). */
+  gone(trouble?: Refusal): void {
     this.#gone = true;
+    this.#trouble ??= trouble;
     this.#abort?.(LEFT());
   }
 
@@ -116,10 +121,10 @@ export class Answer implements ReplyListener {
     this.#settle({ fault: exchangeFault(error), sent: this.#sent, switched: undefined });
   }
 
-  #settle(end: AttemptEnd): void {
+  #settle(end: Omit<AttemptEnd, 'trouble'>): void {
     if (this.#done) return;
     this.#done = true;
-    this.#settled(end);
+    this.#settled({ ...end, trouble: this.#trouble });
   }
 }
 

@@ -76,6 +76,7 @@ class Trip {
         return undefined;
       }
       connection.destroy();
+      if (end.trouble !== undefined) return end.trouble;
       if (attempt > 1 || !mayRepeat(this.#dispatch, end, { body, reused: connection.exchanges > 1 })) throw end.fault;
     }
   }
