@@ -2,7 +2,8 @@
 // A secret that is not there makes its credential unavailable, and requests that need it are refused; one that could split a
 // request is a problem that names the credential and never the value (fault E08).
 import type { TransformField } from '../exchange/rule.ts';
-import { Secret } from '../foundation/secret.ts';
+import type { Secret } from '../foundation/secret.ts';
+import { composeSecret } from '../credentials/secret-source.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
 import type { CredentialEntry } from './credential-schema.ts';
 import type { Findings, KeyPath } from './problem.ts';
@@ -39,7 +40,6 @@ export async function compileCredentials(
 class CredentialReader {
   readonly #id: string;
   readonly #context: CredentialContext;
-  #missing: string | undefined = undefined;
 
   constructor(id: string, context: CredentialContext) {
     this.#id = id;
@@ -48,41 +48,53 @@ class CredentialReader {
 
   /** The fields, or why there are none. */
   async fields(entry: CredentialEntry): Promise<readonly TransformField[] | string> {
-    const fields = await this.#read(entry);
-    return this.#missing ?? fields;
-  }
-
-  async #read(entry: CredentialEntry): Promise<readonly TransformField[]> {
     switch (entry.type) {
       case 'bearer_token': {
-        const token = await this.#secret(entry.token, ['token']);
-        return [{ name: entry.header_name, value: new Secret(entry.prefix === '' ? token : `${entry.prefix} ${token}`) }];
+        const token = await this.#secrets([[entry.token, ['token']]]);
+        if (typeof token === 'string') return token;
+        const value = composeSecret(token, (text = '') => (entry.prefix === '' ? text : `${entry.prefix} ${text}`));
+        return value === undefined ? [] : [{ name: entry.header_name, value }];
       }
       case 'basic': {
-        const username = await this.#secret(entry.username, ['username']);
-        const password = await this.#secret(entry.password, ['password']);
-        // RFC 7617 section 2: the first colon ends the user name, so that one inside would move the border.
-        if (username.includes(':')) this.#problem(['username'], 'holds a colon, which a user name of Basic cannot');
-        return [
-          { name: 'Authorization', value: new Secret(`Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`) },
-        ];
+        const pair = await this.#secrets([
+          [entry.username, ['username']],
+          [entry.password, ['password']],
+        ]);
+        return typeof pair === 'string' ? pair : this.#basic(pair);
       }
       case 'header': {
-        const fields: TransformField[] = [];
-        for (const [name, source] of Object.entries(entry.headers)) {
-          fields.push({ name, value: new Secret(await this.#secret(source, ['headers', name])) });
-        }
-        return fields;
+        const headers = Object.entries(entry.headers);
+        const values = await this.#secrets(headers.map(([name, source]) => [source, ['headers', name]]));
+        if (typeof values === 'string') return values;
+        return headers.flatMap(([name], index) => {
+          const value = values[index];
+          return value === undefined ? [] : [{ name, value }];
+        });
       }
     }
   }
 
-  async #secret(source: SecretSource, below: KeyPath): Promise<string> {
-    const reading = await this.#context.sources.secret(source, ['credentials', this.#id, ...below]);
-    if (reading.kind === 'read') return reading.secret.reveal();
-    if (reading.kind === 'malformed') this.#problem(below, reading.problem);
-    this.#missing ??= reading.problem;
-    return '';
+  #basic(pair: readonly Secret[]): readonly TransformField[] {
+    const value = composeSecret(pair, (username = '', password = '') => {
+      // RFC 7617 section 2: the first colon ends the user name, so that one inside would move the border.
+      return username.includes(':') ? undefined : `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
+    });
+    if (value !== undefined) return [{ name: 'Authorization', value }];
+    this.#problem(['username'], 'holds a colon, which a user name of Basic cannot');
+    return [];
+  }
+
+  /** All of the secrets, or why one of them is missing; each that is malformed is a problem. */
+  async #secrets(wanted: readonly (readonly [SecretSource, KeyPath])[]): Promise<readonly Secret[] | string> {
+    const secrets: Secret[] = [];
+    let missing: string | undefined;
+    for (const [source, below] of wanted) {
+      const reading = await this.#context.sources.secret(source, ['credentials', this.#id, ...below]);
+      if (reading.kind === 'read') secrets.push(reading.secret);
+      else missing ??= reading.problem;
+      if (reading.kind === 'malformed') this.#problem(below, reading.problem);
+    }
+    return missing ?? secrets;
   }
 
   #problem(below: KeyPath, text: string): void {

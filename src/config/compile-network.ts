@@ -1,8 +1,9 @@
 // One `network` of the config to an immutable Policy: secrets of `transform` read, fields merged, doubtful rules pointed out.
 // It must never leave a rule out: what cannot be compiled is a problem, and a network that is not there allows nothing (fault B03).
-import type { Injection, Rule, TransformField } from '../exchange/rule.ts';
-import type { Policy } from '../exchange/rule.ts';
+import { isAddress } from '../exchange/authority.ts';
+import type { Injection, Policy, Rule, TransformField } from '../exchange/rule.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
+import { classify } from '../network/address-class.ts';
 import { NO_RANGES, parseRanges } from '../network/address-ranges.ts';
 import { buildPolicy } from '../policy/policy-index.ts';
 import type { AllowlistEntry } from '../policy/policy-index.ts';
@@ -94,6 +95,11 @@ function warnOfRule(entry: RuleEntry, path: KeyPath, { findings, credentialIds }
   }
   if (addresses !== undefined) {
     findings.warn(path, `opens addresses inside the walls: ${addresses.map((ranges) => ranges.key).join(', ')}`);
+  }
+  const host = entry.domain.kind === 'exact' ? entry.domain.host : undefined;
+  const walled = host !== undefined && isAddress(host) && classify(host) !== 'public';
+  if (walled && !(addresses ?? []).some((ranges) => ranges.contains(host))) {
+    findings.warn(path, `"${host}" lies inside the walls and stays refused until this rule opens it with addresses: ["${host}"]`);
   }
   if (injects && entry.allow_plaintext === true) {
     findings.warn(path, '`allow_plaintext` sends the credential over plain http, where everyone on the way can read it');

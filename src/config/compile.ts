@@ -11,10 +11,10 @@ import { compileNetwork } from './compile-network.ts';
 import type { NetworkContext } from './compile-network.ts';
 import { Findings } from './problem.ts';
 import type { Problem } from './problem.ts';
-import { createSandboxRegistry } from './sandboxes.ts';
+import { createSandboxRegistry, tokenFaults } from './sandboxes.ts';
 import type { SandboxEntry } from './sandboxes.ts';
 import type { Config } from './schema.ts';
-import { SourceReader } from './source-reader.ts';
+import { NOTHING_YET, SourceReader } from './source-reader.ts';
 import type { LastGood } from './source-reader.ts';
 
 export type { CompiledCredential } from './compile-credentials.ts';
@@ -48,7 +48,7 @@ export type CompileResult =
 /** Compiles a parsed config. Never throws for anything an operator can write. */
 export async function compileConfig(config: Config, options: CompileOptions): Promise<CompileResult> {
   const findings = new Findings();
-  const { baseDirectory, env, lastGood = new Map<string, Secret>() } = options;
+  const { baseDirectory, env, lastGood = NOTHING_YET } = options;
   const sources = new SourceReader({ baseDirectory, env, lastGood }, findings);
   reportUnavailable(config, findings);
   const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
@@ -75,32 +75,32 @@ function reportUnavailable(config: Config, findings: Findings): void {
 async function compileSandboxes(config: Config, policy: Policy, context: NetworkContext): Promise<SandboxRegistry> {
   const { sources, findings } = context;
   const entries: SandboxEntry[] = [];
-  const tokens = new Map<string, string>();
+  const tokens = new Map<string, Secret>();
   const ranges = new Map<string, string>();
   for (const [id, entry] of Object.entries(config.sandboxes)) {
     const path = ['sandboxes', id];
     const own = entry.network === undefined ? policy : await compileNetwork(entry.network, [...path, 'network'], context);
-    let token: Secret | undefined;
-    if (entry.token !== undefined) {
-      const reading = await sources.secret(entry.token, [...path, 'token']);
-      if (reading.kind === 'read') token = reading.secret;
-      else findings.problem([...path, 'token'], reading.problem);
-    }
-    if (token !== undefined) {
-      const twin = tokens.get(token.reveal());
-      if (twin !== undefined) findings.problem([...path, 'token'], `is the token of sandbox "${twin}" too; give each its own`);
-      else tokens.set(token.reveal(), id);
-      if (token.reveal().length < 16) findings.warn([...path, 'token'], 'is shorter than 16 characters and could be guessed');
-    }
+    const reading = entry.token === undefined ? undefined : await sources.secret(entry.token, [...path, 'token']);
+    if (reading?.kind === 'read') tokens.set(id, reading.secret);
+    else if (reading !== undefined) findings.problem([...path, 'token'], reading.problem);
     for (const [index, range] of (entry.sources ?? []).entries()) {
       const twin = ranges.get(range.key);
       if (twin !== undefined && twin !== id) {
         findings.problem([...path, 'sources', index], `"${range.key}" is a source of sandbox "${twin}" too; give each its own`);
       } else ranges.set(range.key, id);
     }
-    entries.push({ sandbox: { id, policy: own }, token, sources: entry.sources ?? [] });
+    entries.push({ sandbox: { id, policy: own }, token: tokens.get(id), sources: entry.sources ?? [] });
   }
+  reportTokens(tokens, findings);
   return createSandboxRegistry(entries, policy);
+}
+
+function reportTokens(tokens: ReadonlyMap<string, Secret>, findings: Findings): void {
+  const { twins, short } = tokenFaults(tokens);
+  for (const [id, twin] of twins) {
+    findings.problem(['sandboxes', id, 'token'], `is the token of sandbox "${twin}" too; give each its own`);
+  }
+  for (const id of short) findings.warn(['sandboxes', id, 'token'], 'is shorter than 16 characters and could be guessed');
 }
 
 async function readRoots(paths: readonly string[], { sources, findings }: NetworkContext): Promise<string[]> {

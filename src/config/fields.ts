@@ -4,9 +4,8 @@ import { z } from 'zod';
 import { parseAddress, parseHost } from '../exchange/authority.ts';
 import { isFieldName } from '../exchange/header-fields.ts';
 import type { AddressRanges } from '../exchange/rule.ts';
-import { Secret } from '../foundation/secret.ts';
 import { parseRanges } from '../network/address-ranges.ts';
-import { secretTrouble } from '../credentials/secret-source.ts';
+import { readSecretText } from '../credentials/secret-source.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
 import { DURATION, parseDuration, parseSize, SIZE } from './units.ts';
 
@@ -168,8 +167,8 @@ export function secretReference() {
 /** A secret: the text itself, or where it is kept. */
 export function secretValue() {
   const text = z.string().transform((value, context): SecretSource => {
-    const trouble = secretTrouble(value);
-    return trouble === undefined ? { kind: 'text', secret: new Secret(value) } : fail(context, trouble);
+    const reading = readSecretText(value, 'the text');
+    return reading.kind === 'read' ? { kind: 'text', secret: reading.secret } : fail(context, reading.problem);
   });
   return z.union([text, secretReference()], {
     error: 'expected text (in quotes where it looks like a number), `{ env: NAME }` or `{ file: PATH }`',

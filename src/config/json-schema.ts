@@ -1,4 +1,5 @@
-// The JSON Schema of the config, for editors. Made from the zod schema and nothing else; a test holds the checked-in file to it.
+// The JSON Schema of the config, for editors. Made from the zod schema; a test holds the checked-in file to it.
+// It must never say anything that the zod schema does not.
 import { z } from 'zod';
 import { configSchema } from './schema.ts';
 

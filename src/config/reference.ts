@@ -1,4 +1,5 @@
-// The table of all keys for the README, made from the schema so that it cannot go stale.
+// The table of all keys for the README, made from the schema.
+// It must never hold a word of its own about a key: what is not in the schema goes stale.
 import { branches, configJsonSchema } from './json-schema.ts';
 import type { SchemaNode } from './json-schema.ts';
 

@@ -1,4 +1,5 @@
-// Which changed keys a reload cannot put in force, because sockets, the CA, the store and the audit log are opened at the start.
+// Which changed keys a reload cannot put in force: sockets, the CA, the store and the audit log are opened at the start.
+// It must never show a value: the store's address may hold a password.
 import { isMapping } from './fields.ts';
 import type { Config } from './schema.ts';
 

@@ -37,6 +37,24 @@ export function createSandboxRegistry(entries: readonly SandboxEntry[], policy: 
   };
 }
 
+/** Sandboxes whose token an earlier one has too (`twins`: later to earlier), and those whose token could be guessed. */
+export function tokenFaults(tokens: ReadonlyMap<string, Secret>): {
+  readonly twins: ReadonlyMap<string, string>;
+  readonly short: readonly string[];
+} {
+  const owners = new Map<string, string>();
+  const twins = new Map<string, string>();
+  const short: string[] = [];
+  for (const [id, token] of tokens) {
+    const text = token.reveal();
+    const owner = owners.get(text);
+    if (owner === undefined) owners.set(text, id);
+    else twins.set(id, owner);
+    if (text.length < 16) short.push(id);
+  }
+  return { twins, short };
+}
+
 function tokenIndex(entries: readonly SandboxEntry[]): (proxyAuthorization: string) => Sandbox | undefined {
   const key = randomBytes(32);
   const digest = (token: Buffer) => createHmac('sha256', key).update(token).digest('base64');

@@ -4,13 +4,19 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { fileTrouble, readSecret, secretFile } from '../credentials/secret-source.ts';
+import { digestSecrets, fileTrouble, readSecret, secretFile } from '../credentials/secret-source.ts';
 import type { SecretReading, SecretSource } from '../credentials/secret-source.ts';
-import { Secret } from '../foundation/secret.ts';
+import type { Secret } from '../foundation/secret.ts';
 import type { Findings, KeyPath } from './problem.ts';
 
-/** Last good readings by source, to be handed to the next load. */
-export type LastGood = ReadonlyMap<string, Secret>;
+/** Last good readings, to be handed to the next load: secrets by source, other files by absolute path. */
+export interface LastGood {
+  readonly secrets: ReadonlyMap<string, Secret>;
+  readonly texts: ReadonlyMap<string, string>;
+}
+
+/** What the first load has behind it. */
+export const NOTHING_YET: LastGood = { secrets: new Map(), texts: new Map() };
 
 /** Where to read from. */
 export interface SourceOptions {
@@ -26,6 +32,7 @@ export class SourceReader {
   readonly #readings = new Map<string, Promise<SecretReading>>();
   readonly #watched = new Set<string>();
   readonly #good = new Map<string, Secret>();
+  readonly #texts = new Map<string, string>();
 
   constructor(options: SourceOptions, findings: Findings) {
     this.#options = options;
@@ -38,14 +45,15 @@ export class SourceReader {
   }
 
   get lastGood(): LastGood {
-    return this.#good;
+    return { secrets: this.#good, texts: this.#texts };
   }
 
   /** Changes when anything that was read changed. */
   digest(): string {
-    const hash = createHash('sha256');
-    for (const key of [...this.#good.keys()].sort()) hash.update(`${key}\0${this.#good.get(key)?.reveal() ?? ''}\0`);
-    return hash.digest('hex');
+    return createHash('sha256')
+      .update(digestSecrets(this.#good))
+      .update(JSON.stringify([...this.#texts]))
+      .digest('hex');
   }
 
   /** Reads a secret; warnings go to the findings under `path`, problems are the caller's to report. */
@@ -61,8 +69,13 @@ export class SourceReader {
   async text(path: string, keyPath: KeyPath): Promise<{ readonly text: string } | { readonly problem: string }> {
     const file = resolve(this.#options.baseDirectory, path);
     this.#watched.add(file);
-    const reading = await this.#once(`text ${file}`, keyPath, () => readText(file, path));
-    return reading.kind === 'read' ? { text: reading.secret.reveal() } : { problem: reading.problem };
+    const reading = await readText(file, path);
+    const last = this.#options.lastGood.texts.get(file);
+    if ('problem' in reading && last === undefined) return reading;
+    if ('problem' in reading) this.#findings.warn(keyPath, `${reading.problem}; its last good content stays in use`);
+    const text = 'text' in reading ? reading.text : (last ?? '');
+    this.#texts.set(file, text);
+    return { text };
   }
 
   #once(key: string, path: KeyPath, read: () => Promise<SecretReading>): Promise<SecretReading> {
@@ -76,7 +89,7 @@ export class SourceReader {
   #keepOrFallBack(key: string, path: KeyPath, fresh: SecretReading): SecretReading {
     if (fresh.kind === 'malformed') return fresh;
     if (fresh.kind === 'missing') {
-      const last = this.#options.lastGood.get(key);
+      const last = this.#options.lastGood.secrets.get(key);
       if (last === undefined) return fresh;
       this.#good.set(key, last);
       this.#findings.warn(path, `${fresh.problem}; its last good value stays in use`);
@@ -88,12 +101,11 @@ export class SourceReader {
   }
 }
 
-async function readText(file: string, shown: string): Promise<SecretReading> {
+async function readText(file: string, shown: string): Promise<{ readonly text: string } | { readonly problem: string }> {
   try {
     const text = await readFile(file, 'utf8');
-    if (text.trim() === '') return { kind: 'missing', problem: `file "${shown}" is empty` };
-    return { kind: 'read', secret: new Secret(text), warning: undefined };
+    return text.trim() === '' ? { problem: `file "${shown}" is empty` } : { text };
   } catch (error) {
-    return { kind: 'missing', problem: `file "${shown}" ${fileTrouble(error)}` };
+    return { problem: `file "${shown}" ${fileTrouble(error)}` };
   }
 }

@@ -1,5 +1,6 @@
 // Where a secret of the config comes from: the text itself, an environment variable, or a file.
 // It must never put a secret into a text of its own: problems and warnings name the source, not what it holds.
+import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -45,7 +46,7 @@ export async function readSecret(
 ): Promise<SecretReading> {
   switch (source.kind) {
     case 'text':
-      return judge(source.secret.reveal(), 'the text');
+      return { kind: 'read', secret: source.secret, warning: undefined };
     case 'env': {
       const text = options.env[source.name];
       if (text === undefined) {
@@ -78,6 +79,29 @@ async function readSecretFile(path: string, shown: string): Promise<SecretReadin
   } catch (error) {
     return { kind: 'missing', problem: `${where} ${fileTrouble(error)}` };
   }
+}
+
+/** A text as a secret, by the same judgement as a file or a variable; `where` names it in the problem. */
+export function readSecretText(text: string, where: string): SecretReading {
+  return judge(text, where);
+}
+
+/** A secret made of others, such as `Bearer …`; `undefined` where `compose` gives none. The texts leave this call only as a Secret. */
+export function composeSecret(
+  secrets: readonly Secret[],
+  compose: (...texts: string[]) => string | undefined,
+): Secret | undefined {
+  const text = compose(...secrets.map((secret) => secret.reveal()));
+  return text === undefined ? undefined : new Secret(text);
+}
+
+/** Equal exactly when names and secrets are. For comparing in memory; it must not be shown. */
+export function digestSecrets(secrets: ReadonlyMap<string, Secret>): string {
+  const hash = createHash('sha256');
+  for (const [name, secret] of [...secrets].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    hash.update(`${name}\0${secret.reveal()}\0`);
+  }
+  return hash.digest('hex');
 }
 
 /** Why a file could not be read, with the remedy; to stand after the name of the file. */

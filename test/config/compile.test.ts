@@ -2,6 +2,7 @@
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { rootCertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { compileConfig } from '../../src/config/compile.ts';
 import type { Compiled, CompileResult } from '../../src/config/compile.ts';
@@ -187,6 +188,15 @@ describe('a warning', () => {
       'a credential that no entry names',
       allow('{ domain: a.example, credential: hub }'),
       ['network.allowlist[0].credential: no credential "hub" in this file; until the store holds one, its requests are refused'],
+    ],
+    [
+      'an address inside the walls that is not opened',
+      allow('{ domain: 172.30.0.30 }, { domain: 8.8.8.8 }, { domain: "fd00::1", addresses: ["fd00::2"] }'),
+      [
+        'network.allowlist[0]: "172.30.0.30" lies inside the walls and stays refused until this rule opens it with addresses: ["172.30.0.30"]',
+        'network.allowlist[2]: opens addresses inside the walls: fd00::2/128',
+        'network.allowlist[2]: "fd00::1" lies inside the walls and stays refused until this rule opens it with addresses: ["fd00::1"]',
+      ],
     ],
     [
       'a mode without anything to inject',
@@ -393,5 +403,26 @@ describe('a secret file', () => {
       expect(a !== undefined && 'fields' in a && shown(a.fields)).toEqual(['Authorization: Bearer one']);
       expect(result.compiled.warnings).toEqual([expect.stringContaining('its last good value stays in use')]);
     }
+  });
+});
+
+describe('roots for upstreams', () => {
+  const text = 'network: disabled\nupstream: { ca: [root.pem] }';
+
+  it('are read as they stand, watched, and kept while their file is gone', async () => {
+    const [pem = ''] = rootCertificates;
+    await writeFile(join(baseDirectory, 'root.pem'), pem);
+    const good = await compile(text);
+    expect('compiled' in good && [good.compiled.upstreamCa, good.compiled.watched]).toEqual([
+      [pem],
+      [join(baseDirectory, 'root.pem')],
+    ]);
+    await rm(join(baseDirectory, 'root.pem'));
+    const later = await compile(text, {}, good);
+    expect('compiled' in later && [later.compiled.upstreamCa, later.compiled.warnings]).toEqual([
+      [pem],
+      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its last good content stays in use'],
+    ]);
+    expect('digest' in later && later.digest).toBe('digest' in good && good.digest);
   });
 });

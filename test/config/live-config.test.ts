@@ -1,5 +1,6 @@
 // Twin of live-config.ts, file-watch.ts and restart-needed.ts: real files, real watches.
 import { appendFile, mkdir, mkdtemp, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { utimesSync, writeFileSync } from 'node:fs';
 import { EventEmitter, on, once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -148,6 +149,19 @@ describe('the watch', () => {
     }
   });
 
+  it('sees a file whose times are those of the old one, as reproducible builds make them', async () => {
+    const config = await open(allow('one.example'));
+    const [read, written] = [new Date(2e12), new Date(1e12)];
+    for (const name of ['two.example', 'three.example', 'four.example']) {
+      const result = await after(async () => {
+        writeFileSync(file(), allow(name));
+        utimesSync(file(), read, written);
+      });
+      expect(result).toMatchObject({ outcome: 'accepted' });
+      expect(allows(config, name)).toBe(true);
+    }
+  });
+
   it('keeps the last good one while the file is gone, and takes the new one', async () => {
     const config = await open(allow('one.example'));
     const result = await after(() => rm(file()));
@@ -212,8 +226,11 @@ describe('the watch', () => {
     await writeFile(file('secrets/hub'), 'one');
     const config = await open(allow('one.example'));
     expect(await after(() => writeFile(file(), withSecret))).toMatchObject({ outcome: 'accepted' });
-    expect(await after(() => writeFile(file('secrets/hub'), 'two'))).toMatchObject({ outcome: 'accepted' });
-    expect(bearer(config)).toBe('two');
+    // The first may be seen by the second look that follows a change of places; the others only by the watch.
+    for (const secret of ['two', 'three', 'four']) {
+      expect(await after(() => writeFile(file('secrets/hub'), secret))).toMatchObject({ outcome: 'accepted' });
+      expect(bearer(config)).toBe(secret);
+    }
   });
 
   it('keeps the last good secret while a rotation has emptied its file', async () => {

@@ -4,7 +4,15 @@ import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { fileTrouble, readSecret, secretFile, secretTrouble } from '../../src/credentials/secret-source.ts';
+import {
+  composeSecret,
+  digestSecrets,
+  fileTrouble,
+  readSecret,
+  readSecretText,
+  secretFile,
+  secretTrouble,
+} from '../../src/credentials/secret-source.ts';
 import { Secret } from '../../src/foundation/secret.ts';
 
 let folder: string;
@@ -114,11 +122,28 @@ describe('an environment variable', () => {
   });
 });
 
+describe('secrets of secrets', () => {
+  it('are composed without showing', () => {
+    const made = composeSecret([new Secret('a'), new Secret('b')], (a = '', b = '') => `${a}:${b}`);
+    expect([made?.reveal(), String(made)]).toEqual(['a:b', '[secret]']);
+    expect(composeSecret([], () => undefined)).toBeUndefined();
+  });
+
+  it('have equal digests exactly when names and texts are equal', () => {
+    const digest = (...entries: [string, string][]) =>
+      digestSecrets(new Map(entries.map(([name, text]) => [name, new Secret(text)])));
+    expect(digest(['a', '1'], ['b', '2'])).toBe(digest(['b', '2'], ['a', '1']));
+    expect(new Set([digest(['a', '1']), digest(['a', '2']), digest(['b', '1']), digest()]).size).toBe(4);
+  });
+});
+
 describe('a text of the config', () => {
   it('is judged like any other source', async () => {
-    const read = (text: string) => readSecret({ kind: 'text', secret: new Secret(text) }, { baseDirectory: folder, env: {} });
-    expect(await read('hunter2')).toMatchObject({ kind: 'read' });
-    expect(await read('a\nb')).toMatchObject({ kind: 'malformed' });
+    const source = { kind: 'text', secret: new Secret('hunter2') } as const;
+    expect(await readSecret(source, { baseDirectory: folder, env: {} })).toMatchObject({ kind: 'read' });
+    expect(readSecretText('hunter2\n', 'the text')).toMatchObject({ kind: 'read' });
+    expect(readSecretText('a\nb', 'the text')).toMatchObject({ kind: 'malformed' });
+    expect(readSecretText('', 'the text')).toEqual({ kind: 'missing', problem: 'the text is empty; put the secret into it' });
     expect(secretTrouble('hunter2')).toBeUndefined();
   });
 });
