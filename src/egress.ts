@@ -49,9 +49,12 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     const permit = steps.decide(intent, sandbox);
     if (isRefusal(permit)) return permit;
     trace.permit = permit;
-    if (arrival.purpose === 'tunnel') return live(await arrival.open(permit.rule.passthrough), trace);
+    const isTunnel = arrival.purpose === 'tunnel';
+    // A name is resolved once, for the request inside; an address needs no resolver, so a CONNECT to one inside the walls ends here.
+    if (isTunnel && !intent.authority.address) return live(await arrival.open(permit.rule.passthrough), trace);
     const route = await steps.findRoute(permit, trace, limits.dnsMs);
     if (isRefusal(route)) return route;
+    if (isTunnel) return live(await arrival.open(permit.rule.passthrough), trace);
     const dispatch = await steps.attachCredentials(route);
     if (isRefusal(dispatch)) return dispatch;
     trace.credentials = dispatch.credentials;
