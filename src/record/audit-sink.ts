@@ -24,8 +24,11 @@ export interface AuditSink {
 
 /** Longest backlog while the disk takes nothing, in bytes. */
 const MAX_BACKLOG = 8 * 1024 * 1024;
-const BATCH = 4096;
-const FLUSH_MS = 100;
+/** Characters that make a write worth its while; below the destination's longest single write */
+const BATCH = 12_000;
+/** How long a line waits for company, in `ms`; with the destination's own flush it is at most 100 late */
+const GATHER_MS = 40;
+const FLUSH_MS = 50;
 const CLOSE_MS = 2000;
 
 type Destination = ReturnType<typeof pino.destination>;
@@ -41,7 +44,7 @@ export async function openAuditSink(path: string, log?: Logger): Promise<AuditSi
     sync: false,
     append: true,
     mode: 0o600,
-    minLength: BATCH,
+    minLength: 1,
     maxLength: MAX_BACKLOG,
     periodicFlush: FLUSH_MS,
   });
@@ -51,14 +54,16 @@ export async function openAuditSink(path: string, log?: Logger): Promise<AuditSi
 
 function sinkOver(destination: Destination, path: string, log: Logger | undefined): AuditSink {
   const state = watch(destination, path, log);
+  const batch = new Batch((text) => destination.write(text));
   let closing: Promise<void> | undefined;
   return {
     write(line) {
       if (closing !== undefined || state.broken) state.lost += 1;
-      else destination.write(`${auditText(line)}\n`);
+      else batch.add(`${auditText(line)}\n`);
     },
     async flush() {
       if (closing !== undefined) return;
+      batch.handOver();
       // The first ends the write under way and may leave one batch behind it.
       await flushed(destination, state);
       await flushed(destination, state);
@@ -69,6 +74,7 @@ function sinkOver(destination: Destination, path: string, log: Logger | undefine
         // A failing reopen would leave listeners in the destination that close a wrong file later; so try the path first.
         await probe(path);
         const ready = once(destination, 'ready');
+        batch.handOver();
         destination.flush();
         destination.reopen();
         await ready;
@@ -76,11 +82,43 @@ function sinkOver(destination: Destination, path: string, log: Logger | undefine
         log?.error('the audit log could not be reopened and the old file stays in use', { path, cause: String(error) });
       }
     },
-    close: () => (closing ??= closed(destination, state)),
+    close: () => {
+      if (closing === undefined) batch.handOver();
+      return (closing ??= closed(destination, state));
+    },
     get lost() {
       return state.lost;
     },
   };
+}
+
+/**
+ * Gathers lines into one write: handing each to the destination costs more than making it
+ * (12 % of the CPU of a small kept-alive exchange, measured with --cpu-prof).
+ */
+class Batch {
+  readonly #take: (text: string) => void;
+  #text = '';
+  #timer: NodeJS.Timeout | undefined = undefined;
+
+  constructor(take: (text: string) => void) {
+    this.#take = take;
+  }
+
+  add(line: string): void {
+    this.#text += line;
+    if (this.#text.length >= BATCH) this.handOver();
+    else this.#timer ??= setTimeout(() => this.handOver(), GATHER_MS);
+  }
+
+  handOver(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#text === '') return;
+    const text = this.#text;
+    this.#text = '';
+    this.#take(text);
+  }
 }
 
 interface WriteState {
@@ -97,7 +135,7 @@ function watch(destination: Destination, path: string, log: Logger | undefined):
   destination.flushSync = () => {
     if (!state.failing) flushSync();
   };
-  destination.on('drop', () => void (state.lost += 1));
+  destination.on('drop', (batch: string) => void (state.lost += batch.split('\n').length - 1));
   destination.on('write', () => {
     if (state.failing) log?.warn('the audit log can be written again', { path, lost: state.lost });
     state.failing = false;
