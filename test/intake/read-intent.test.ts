@@ -195,6 +195,11 @@ describe('inside a tunnel', () => {
     expect(says(upgradeArrival({ ceiling: TUNNEL, target: '/', fields: [...fields, 'Upgrade', 'websocket'] }))).toBe(expected);
   });
 
+  it('leaves the scheme of the tunnel to no target, even where Host agrees', () => {
+    const fields = ['Host', 'allowed.test:443'];
+    expect(says(exchangeArrival({ ceiling: TUNNEL, target: 'http://allowed.test:443/', fields }))).toBe('host_mismatch'); // C08
+  });
+
   it('keeps a port that is not the default one', () => {
     const ceiling = ceilingAt('svc.test:8443');
     expect(says(exchangeArrival({ ceiling }))).toBe('https svc.test:8443 /'); // C06

@@ -33,7 +33,8 @@ describe('exchangeFault', () => {
   });
 
   it('tells a bad answer from a lost connection by its text', () => {
-    expect(exchangeFault(thrown('HPE_INVALID_VERSION')).message).not.toBe(exchangeFault(thrown('ECONNRESET')).message);
+    expect(exchangeFault(thrown('HPE_INVALID_VERSION')).message).toContain('not valid HTTP');
+    expect(exchangeFault(thrown('ECONNRESET')).message).toContain('closed the connection');
   });
 
   it('takes a fault as it is', () => {
