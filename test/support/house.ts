@@ -25,6 +25,8 @@ export interface House {
   outcome(fits: (outcome: Outcome) => boolean, after?: number): Promise<Outcome>;
   /** Everything that the operator's log said */
   readonly logged: string[];
+  /** Resolves with the first log line (from now or before) that holds the text. */
+  said(text: string): Promise<string>;
   /** Names that were resolved, in order */
   readonly resolved: string[];
   /** Rewrites the config and reloads it. */
@@ -63,7 +65,9 @@ export async function startHouse(
     configPath,
     version: 'test',
     env: options.env ?? {},
-    log: recordingLog(logged),
+    log: recordingLog(logged, () => {
+      for (const look of waiting) look();
+    }),
     resolver: resolverOver(options.names ?? {}, resolved),
     onOutcome: (outcome) => {
       outcomes.push(outcome);
@@ -81,17 +85,8 @@ export async function startHouse(
     outcomes,
     logged,
     resolved,
-    outcome: (fits, after = 0) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          const found = outcomes.slice(after).find(fits);
-          if (found === undefined) return;
-          waiting.delete(look);
-          resolve(found);
-        };
-        waiting.add(look);
-        look();
-      }),
+    outcome: (fits, after = 0) => firstOf(waiting, () => outcomes.slice(after).find(fits)),
+    said: (text) => firstOf(waiting, () => logged.find((line) => line.includes(text))),
     reconfigure: async (next) => {
       await writeFile(configPath, JSON.stringify({ ...base, ...next }));
       await app.reload();
@@ -112,6 +107,20 @@ export async function startHouse(
   };
 }
 
+/** Looks now and whenever something has happened, until it finds. */
+function firstOf<Found>(waiting: Set<() => void>, find: () => Found | undefined): Promise<Found> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const found = find();
+      if (found === undefined) return;
+      waiting.delete(look);
+      resolve(found);
+    };
+    waiting.add(look);
+    look();
+  });
+}
+
 function resolverOver(names: Names, resolved: string[]): Resolver {
   return {
     resolve: async (host: Host) => {
@@ -123,9 +132,10 @@ function resolverOver(names: Names, resolved: string[]): Resolver {
   };
 }
 
-function recordingLog(lines: string[]): Logger {
+function recordingLog(lines: string[], onLine: () => void): Logger {
   const keep = (level: string) => (message: string, fields?: object) => {
     lines.push(`${level} ${message} ${JSON.stringify(fields ?? {})}`);
+    onLine();
   };
-  return { debug: keep('debug'), info: keep('info'), warn: keep('warn'), error: keep('error') } as Logger;
+  return { debug: keep('debug'), info: keep('info'), warn: keep('warn'), error: keep('error') };
 }
