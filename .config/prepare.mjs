@@ -16,11 +16,17 @@ const newest = (folder) =>
 const installed = join(root, 'node_modules', '.package-lock.json');
 if (!existsSync(join(root, 'src'))) process.exit(0);
 if (changedAt(installed) < changedAt(join(root, 'package-lock.json'))) {
-  process.stderr.write('installing what the lock file names (the first time takes a few minutes: re2 is compiled where no binary fits)\n');
+  process.stderr.write(
+    'installing what the lock file names (the first time takes a few minutes: re2 is compiled where no binary fits)\n',
+  );
   run('npm', ['ci', '--no-audit', '--no-fund']);
 }
 const built = join(root, 'dist', 'cli.js');
-const sources = Math.max(newest(join(root, 'src')), changedAt(join(root, 'tsconfig.json')), changedAt(join(root, 'package.json')));
+const sources = Math.max(
+  newest(join(root, 'src')),
+  changedAt(join(root, 'tsconfig.json')),
+  changedAt(join(root, 'package.json')),
+);
 if (changedAt(built) < sources) {
   process.stderr.write('building\n');
   rmSync(join(root, 'dist'), { recursive: true, force: true });

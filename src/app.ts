@@ -13,6 +13,7 @@ import { createAttach } from './credentials/attach.ts';
 import type { ResolveCredential } from './credentials/attach.ts';
 import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
+import type { Host } from './exchange/authority.ts';
 import type { Outcome } from './exchange/trace.ts';
 import { explain } from './explain.ts';
 import type { Explanation, Question } from './explain.ts';
@@ -21,6 +22,7 @@ import { readIntent } from './intake/read-intent.ts';
 import { Http1Door } from './listen/http1-door.ts';
 import { listenProxy } from './listen/proxy-listener.ts';
 import type { ProxyListener } from './listen/proxy-listener.ts';
+import { NO_RANGES } from './network/address-ranges.ts';
 import { createDial } from './network/dial.ts';
 import { createFindRoute } from './network/find-route.ts';
 import { createGuard } from './network/guard.ts';
@@ -82,11 +84,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   const live = await openLiveConfig({
     path: options.configPath,
     env: options.env ?? process.env,
-    log: {
-      info: (fields, text) => log.info(text, { ...fields }),
-      warn: (fields, text) => log.warn(text, { ...fields }),
-      error: (fields, text) => log.error(text, { ...fields }),
-    },
+    log,
     onReload: (result) => {
       metrics.reloaded(result.outcome === 'rejected' ? 'rejected' : 'accepted', Date.now() / 1000);
       if (result.outcome === 'accepted') lanes.retireIdle();
@@ -124,7 +122,7 @@ async function openDoors(rooms: Rooms): Promise<App> {
   const guard = createGuard({ listeners: () => listeners });
   const denials = createDenials({
     max: DENIALS,
-    isOwnListener: (address, port) => listeners.some((listener) => listener.port === port && listener.address === address),
+    isOwnListener: (address, port) => isOwnListener(guard, address, port),
   });
   const ledger = createLedger({ audit, metrics, denials, log });
   const leaves = createLeafCache({ authority, max: LEAVES, onMint: () => metrics.minted(), onHit: () => metrics.leafHit() });
@@ -148,6 +146,12 @@ async function openDoors(rooms: Rooms): Promise<App> {
   listeners.push({ address: admin.address.host, port: admin.address.port });
   undo.push(() => admin.close());
   return appOver(rooms, { proxy, admin, audit, explain: ask });
+}
+
+/** What the guard denies even where every range is open is the proxy's own. */
+function isOwnListener(guard: Guard, address: Host, port: number): boolean {
+  const verdict = guard.judge(address, port, NO_RANGES);
+  return !verdict.allowed && verdict.reason === 'own_listener';
 }
 
 function appOver(

@@ -103,7 +103,13 @@ describe('the architecture', () => {
     const places = files
       .filter((file) => file.path !== 'foundation/secret.ts' && file.text.includes('.reveal()'))
       .map((file) => file.path);
-    expect(places.sort()).toEqual(['config/sandboxes.ts', 'credentials/attach.ts']);
+    // the wire; the comparison of tokens; checking and composing what a source holds; and the proxy URL of `env --sandbox`
+    expect(places.sort()).toEqual([
+      'commands/env.ts',
+      'config/sandboxes.ts',
+      'credentials/attach.ts',
+      'credentials/secret-source.ts',
+    ]);
   });
 
   it('opens each file with what it knows and what it must never do', () => {

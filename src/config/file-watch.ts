@@ -1,7 +1,11 @@
 // Tells when one of some files may have changed: written, renamed over, deleted, made, or reached through another link.
-// It says "look again" and never what changed; it may speak once too often, never once too seldom.
-import { dirname, join, resolve } from 'node:path';
-import { watch } from 'chokidar';
+// It says "look again" and never what changed; it may speak once too often, never once too seldom: the system's events make it
+// prompt, and a look at the places every few seconds makes it sure, on filesystems that have no events and folders that come later.
+// It must never read a folder because of an entry that does not matter: an audit log may be written beside the config.
+import { watch } from 'node:fs';
+import type { FSWatcher } from 'node:fs';
+import { lstat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { directoriesOf, watchPlaces } from './watch-places.ts';
 
 /** A running watch. */
@@ -11,55 +15,114 @@ export interface FileWatch {
   close(): Promise<void>;
 }
 
-/** Starts a watch on the files; resolves when changes are seen. Standard `settleMs`: 50, the quiet that ends a burst of changes. */
-export async function watchFiles(options: {
+/** What a watch is told. */
+export interface FileWatchOptions {
   readonly paths: readonly string[];
+  /** Quiet that ends a burst of changes, in `ms`; default 50 */
   readonly settleMs?: number;
+  /** How often the places are looked at without an event, in `ms`; default 2000 */
+  readonly lookMs?: number;
   readonly changed: () => void;
   readonly failed: (error: unknown) => void;
-}): Promise<FileWatch> {
-  let places = await watchPlaces(options.paths);
-  let directories = directoriesOf(places);
-  const burst = new Burst(options.settleMs ?? 50, options.changed);
-  const watcher = watch([...directories], {
-    depth: 0,
-    ignoreInitial: true,
-    followSymlinks: false,
-    ignorePermissionErrors: true,
-    // Only entries that matter get a watch of their own: a secret may lie in a folder of thousands.
-    ignored: (path) => !places.has(path) && !directories.has(path),
-  });
-  watcher.on('all', () => burst.note());
-  watcher.on('raw', (_event, path, details) => {
-    if (concerns(places, path, details)) burst.note();
-  });
-  watcher.on('error', (error) => options.failed(error));
-  await new Promise<void>((ready) => void watcher.once('ready', ready));
-  return {
-    async follow(paths) {
-      const wanted = await watchPlaces(paths);
-      const before = directories;
-      const same = wanted.size === places.size && [...wanted].every((place) => places.has(place));
-      places = wanted;
-      directories = directoriesOf(wanted);
-      if (same) return false;
-      watcher.unwatch([...before].filter((directory) => !directories.has(directory)));
-      // Known directories too: an entry that was ignored before may be one of the places now.
-      watcher.add([...directories, ...places]);
-      return true;
-    },
-    async close() {
-      burst.cancel();
-      await watcher.close();
-    },
-  };
 }
 
-/** chokidar hides what does not change its picture of a folder, such as a link renamed over another; the raw event does not. */
-function concerns(places: ReadonlySet<string>, path: unknown, details: unknown): boolean {
-  const watched = typeof details === 'object' && details !== null && 'watchedPath' in details ? details.watchedPath : undefined;
-  if (typeof watched !== 'string' || typeof path !== 'string' || path === '') return true;
-  return places.has(join(watched, path)) || places.has(join(dirname(watched), path)) || places.has(resolve(watched));
+/** Starts a watch on the files; resolves when changes are seen. */
+export async function watchFiles(options: FileWatchOptions): Promise<FileWatch> {
+  const watching = new Watching(options);
+  await watching.follow(options.paths);
+  watching.begin(options.lookMs ?? 2000);
+  return watching;
+}
+
+class Watching implements FileWatch {
+  readonly #failed: (error: unknown) => void;
+  readonly #burst: Burst;
+  readonly #watchers = new Map<string, FSWatcher>();
+  #places: ReadonlySet<string> = new Set();
+  #seen = '';
+  #timer: NodeJS.Timeout | undefined = undefined;
+  #closed = false;
+
+  constructor(options: FileWatchOptions) {
+    this.#failed = options.failed;
+    this.#burst = new Burst(options.settleMs ?? 50, options.changed);
+  }
+
+  async follow(paths: readonly string[]): Promise<boolean> {
+    const wanted = await watchPlaces(paths);
+    const same = wanted.size === this.#places.size && [...wanted].every((place) => this.#places.has(place));
+    this.#places = wanted;
+    this.#watchDirectories(directoriesOf(wanted));
+    this.#seen = await fingerprint(wanted);
+    return !same;
+  }
+
+  begin(lookMs: number): void {
+    const look = async (): Promise<void> => {
+      this.#watchDirectories(directoriesOf(this.#places));
+      const now = await fingerprint(this.#places);
+      if (now !== this.#seen) this.#burst.note();
+      this.#seen = now;
+      if (!this.#closed) this.#timer = setTimeout(() => void look(), lookMs).unref();
+    };
+    this.#timer = setTimeout(() => void look(), lookMs).unref();
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#burst.cancel();
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+    return Promise.resolve();
+  }
+
+  /** Brings the watched folders in line; one that does not exist is tried again at the next look. */
+  #watchDirectories(wanted: ReadonlySet<string>): void {
+    if (this.#closed) return;
+    for (const [directory, watcher] of this.#watchers) {
+      if (wanted.has(directory)) continue;
+      watcher.close();
+      this.#watchers.delete(directory);
+    }
+    for (const directory of wanted) if (!this.#watchers.has(directory)) this.#watchDirectory(directory);
+  }
+
+  #watchDirectory(directory: string): void {
+    try {
+      const watcher = watch(directory, { persistent: false }, (_event, name) => {
+        if (name === null || this.#places.has(join(directory, name))) this.#burst.note();
+        // The folder itself was moved or removed: this watch sees nothing more, the next look starts another.
+        if (name !== null && directory.endsWith(`/${name}`)) this.#drop(directory, watcher);
+      });
+      watcher.on('error', (error) => {
+        this.#drop(directory, watcher);
+        this.#failed(error);
+      });
+      this.#watchers.set(directory, watcher);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.#failed(error);
+    }
+  }
+
+  #drop(directory: string, watcher: FSWatcher): void {
+    watcher.close();
+    if (this.#watchers.get(directory) === watcher) this.#watchers.delete(directory);
+    this.#burst.note();
+  }
+}
+
+/** What the places look like; equal texts mean that nothing has changed. */
+async function fingerprint(places: ReadonlySet<string>): Promise<string> {
+  const marks = await Promise.all(
+    [...places].map((place) =>
+      lstat(place, { bigint: true }).then(
+        (entry) => `${entry.dev}:${entry.ino}:${entry.mtimeNs}:${entry.ctimeNs}:${entry.size}`,
+        () => 'absent',
+      ),
+    ),
+  );
+  return marks.join(' ');
 }
 
 /** Turns a burst of events into one call, after `settleMs` of quiet, at the latest after twenty times that. */

@@ -1,5 +1,6 @@
 // The config in force: one reference, swapped whole when a changed file proves good, kept when it does not (invariant 7, fault B08).
 // Reloads run one after another. A bad, empty, half-written or deleted file never becomes a policy: the last good one stays.
+import type { Logger } from '../foundation/logger.ts';
 import { resolve } from 'node:path';
 import type { Compiled } from './compile.ts';
 import { watchFiles } from './file-watch.ts';
@@ -21,13 +22,6 @@ export interface ReloadResult {
   readonly restart_needed: readonly string[];
 }
 
-/** Where a live config says what it did; a pino logger fits. */
-export interface ConfigLog {
-  info(fields: object, text: string): void;
-  warn(fields: object, text: string): void;
-  error(fields: object, text: string): void;
-}
-
 /** The config in force and the way to renew it. */
 export interface LiveConfig {
   /** What every new exchange is judged by; take it once for each. */
@@ -42,7 +36,7 @@ export interface LiveConfig {
 export interface LiveConfigOptions {
   readonly path: string;
   readonly env: NodeJS.ProcessEnv;
-  readonly log: ConfigLog;
+  readonly log: Logger;
   readonly baseDirectory?: string;
   /** Called after every reload that was accepted or rejected, and after the unchanged one that ends a rejection. */
   readonly onReload: (result: ReloadResult) => void;
@@ -113,7 +107,7 @@ class Live implements LiveConfig {
       paths: [this.#file, ...this.#loaded.compiled.watched],
       changed: () => this.#lookAgain(),
       failed: (error) =>
-        this.#options.log.error({ err: error }, 'the config can no longer be watched; reload by SIGHUP or the admin API'),
+        this.#options.log.error('the config can no longer be watched; reload by SIGHUP or the admin API', { cause: error }),
     });
     await this.reload();
   }
@@ -139,7 +133,7 @@ class Live implements LiveConfig {
       // A file may have changed between its reading and the first moment of its watch.
       if (moved === true && !this.#closed) setTimeout(() => this.#lookAgain(), 200).unref();
     } catch (error) {
-      this.#options.log.error({ err: error }, 'internal error: the reload broke off');
+      this.#options.log.error('internal error: the reload broke off', { cause: error });
       result = this.#rejected([{ path: '', message: 'internal error: the reload broke off; see the log' }], generation);
     }
     this.#report(result);
@@ -168,13 +162,13 @@ class Live implements LiveConfig {
     const mended = this.#last === 'rejected';
     this.#last = outcome;
     if (outcome === 'unchanged' && warnings.length === 0 && !mended) return;
-    for (const warning of warnings) log.warn({ generation }, warning);
+    for (const warning of warnings) log.warn(warning, { generation });
     if (outcome === 'rejected') {
       const lines = problems.map((problem) => formatProblem(problem, path));
-      log.error({ generation, problems: lines }, `config rejected, the last good one stays in force: ${lines[0] ?? ''}`);
+      log.error(`config rejected, the last good one stays in force: ${lines[0] ?? ''}`, { generation, problems: lines });
     }
-    if (outcome === 'accepted') log.info({ generation, restart_needed }, 'config accepted');
-    if (outcome === 'unchanged' && mended) log.info({ generation }, 'the config is good again and the same as the one in force');
+    if (outcome === 'accepted') log.info('config accepted', { generation, restart_needed });
+    if (outcome === 'unchanged' && mended) log.info('the config is good again and the same as the one in force', { generation });
     if (outcome !== 'unchanged' || mended) onReload(result);
   }
 }

@@ -31,12 +31,12 @@ const allow = (...hosts: string[]) => `network: { allowlist: [${hosts.map((name)
 
 async function open(text: string, name = 'a.yaml'): Promise<LiveConfig> {
   if (text !== '') await writeFile(file(name), text);
-  const note = (_fields: object, line: string) => void lines.push(line);
+  const note = (line: string) => void lines.push(line);
   live = await openLiveConfig({
     path: name,
     baseDirectory: folder,
     env: {},
-    log: { info: note, warn: note, error: note },
+    log: { debug: note, info: note, warn: note, error: note },
     onReload: (result) => void reloads.emit('reload', result),
   });
   return live;
