@@ -119,10 +119,11 @@ function terminate(
     cut(new Fault('client_tls', "the sandbox's client broke off the TLS handshake", error));
   };
   const closed = (): void => failed();
-  secured.on('error', ignore).once('error', failed).once('close', closed);
+  // The socket may stay half open, so the end of what the sandbox says is not yet a close: a client that does not trust the CA just leaves.
+  secured.on('error', ignore).once('error', failed).once('end', closed).once('close', closed);
   secured.once('secure', () => {
     clearTimeout(slow);
-    secured.off('error', failed).off('close', closed);
+    secured.off('error', failed).off('end', closed).off('close', closed);
     options.adopt(secured, tunnel);
   });
 }
