@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { configReference } from '../../src/config/reference.ts';
 
@@ -32,5 +34,12 @@ describe('configReference', () => {
   ])('shows type and default of %s', (key, type, standard) => {
     const line = lines.find((candidate) => candidate.startsWith(`| \`${key}\` |`)) ?? '';
     expect(line.split(' | ').slice(1, 3)).toEqual([type, standard]);
+  });
+});
+
+describe('the README', () => {
+  it('holds the table as the schema gives it; run `npm run schema` where it is stale', async () => {
+    const readme = await readFile(join(import.meta.dirname, '..', '..', 'README.md'), 'utf8');
+    expect(readme).toContain(`<!-- config reference: begin -->\n${configReference()}<!-- config reference: end -->`);
   });
 });
