@@ -87,7 +87,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     log,
     onReload: (result) => {
       metrics.reloaded(result.outcome === 'rejected' ? 'rejected' : 'accepted', Date.now() / 1000);
-      if (result.outcome === 'accepted') lanes.retireIdle();
+      if (result.outcome === 'accepted') lanes.retire();
     },
   });
   const undo: (() => Promise<void>)[] = [() => live.close()];

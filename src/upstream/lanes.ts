@@ -13,6 +13,7 @@ interface Lane {
 export class Lanes {
   readonly #lanes = new Map<string, Lane>();
   readonly #all = new Set<UpstreamConnection>();
+  readonly #retired = new WeakSet<UpstreamConnection>();
 
   /** The judged address of an idle connection, for a route that needs no resolver. */
   warm(key: string): readonly Host[] | undefined {
@@ -30,9 +31,10 @@ export class Lanes {
     return undefined;
   }
 
-  /** Gives a connection back after its exchange. */
+  /** Gives a connection back after its exchange; one that was retired meanwhile ends here. */
   give(key: string, connection: UpstreamConnection): void {
-    if (connection.alive) this.#lanes.get(key)?.idle.push(connection);
+    if (this.#retired.has(connection)) connection.destroy();
+    else if (connection.alive) this.#lanes.get(key)?.idle.push(connection);
   }
 
   /** Counts a connection in before it is dialled; false where the lane is full. */
@@ -65,8 +67,9 @@ export class Lanes {
     return this.#all.size;
   }
 
-  /** Ends every idle connection: what they were verified by has changed. */
-  retireIdle(): void {
+  /** Lets no connection be used again, because what they were verified by has changed: idle ones end now, busy ones after their exchange. */
+  retire(): void {
+    for (const connection of this.#all) this.#retired.add(connection);
     for (const lane of this.#lanes.values()) for (const connection of lane.idle.splice(0)) connection.destroy();
   }
 
