@@ -62,6 +62,8 @@ const CERTIFICATE_TROUBLE: Readonly<Record<string, string>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "the upstream's certificate comes from a root that is not trusted",
   ERR_SSL_UNSUPPORTED_PROTOCOL: 'the upstream speaks no TLS version that is still safe',
   ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'the upstream speaks no TLS version that is still safe',
+  ECONNRESET: 'the upstream broke off the TLS handshake',
+  EPIPE: 'the upstream broke off the TLS handshake',
   ERR_SSL_WRONG_VERSION_NUMBER: 'the upstream does not speak TLS on this port',
 };
 

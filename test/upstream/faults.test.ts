@@ -56,7 +56,7 @@ describe('handshakeFault', () => {
     { code: 'ERR_SSL_UNSUPPORTED_PROTOCOL', says: 'no TLS version' },
     { code: 'ERR_SSL_WRONG_VERSION_NUMBER', says: 'does not speak TLS' },
     { code: 'EPROTO', says: 'handshake with the upstream failed' },
-    { code: 'ECONNRESET', says: 'handshake with the upstream failed' },
+    { code: 'ECONNRESET', says: 'broke off the TLS handshake' },
   ])('takes $code for upstream_tls and says "$says"', ({ code, says }) => {
     const fault = handshakeFault(thrown(code));
     expect(fault.code).toBe('upstream_tls'); // H06
