@@ -20,7 +20,7 @@ import { networkSchema } from './rule-schema.ts';
 const listen = z.strictObject({
   proxy: listenAddress(
     '127.0.0.1:8080',
-    'Where the proxy listens for CONNECT and absolute-form requests, HTTP/1.1 and h2. Use 0.0.0.0 when sandboxes come from other hosts.',
+    'Where the proxy listens for CONNECT and absolute-form requests over HTTP/1.1. Use 0.0.0.0 when sandboxes come from other hosts.',
   ),
   transparent: z
     .strictObject({
