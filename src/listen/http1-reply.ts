@@ -1,8 +1,10 @@
 // A reply over HTTP/1.1: the ReplyPort of Node's ServerResponse, for the proxy port and for what was decrypted from a tunnel alike.
 // It owns the framing and the end of the connection; it must never let an unread upload hold the connection for long (fault D10).
+import { STATUS_CODES } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Refusal } from '../exchange/codes.ts';
+import { fieldValue } from '../exchange/header-fields.ts';
 import type { HeaderFields } from '../exchange/header-fields.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import { closeGently } from './close-gently.ts';
@@ -60,26 +62,20 @@ export class Http1Reply implements ReplyPort {
   }
 
   interim(status: number, fields: HeaderFields): void {
-    if (this.headSent || this.closed || status !== 103) return;
-    const hints: Record<string, string | string[]> = {};
-    for (let i = 0; i + 1 < fields.length; i += 2) {
-      const name = (fields[i] as string).toLowerCase();
-      if (name === 'link') hints['link'] = [...((hints['link'] as string[] | undefined) ?? []), fields[i + 1] as string];
-    }
-    try {
-      if (hints['link'] !== undefined) this.#response.writeEarlyHints(hints);
-    } catch {
-      // Node accepts only what it takes for a valid Link value; a hint that it does not like is no loss.
-    }
+    const { socket } = this.#response;
+    // A sandbox that reads slowly does without: nothing else bounds the number of hints.
+    if (this.headSent || this.closed || socket === null || socket.writableNeedDrain || !this.#understandsInterim) return;
+    socket.write(headText(status, STATUS_CODES[status] ?? '', fields), 'latin1');
   }
 
   head(status: number, reason: string, fields: HeaderFields, close = false): void {
     if (this.headSent || this.closed) return;
-    this.headSent = true;
     const response = this.#response;
     response.sendDate = false;
     const ends = close || (status >= 400 && this.uploading);
-    response.writeHead(status, reason, (ends ? [...fields, 'Connection', 'close'] : fields) as string[]);
+    const kept = this.#withoutLooseFraming(status, fields);
+    response.writeHead(status, reason, (ends ? [...kept, 'Connection', 'close'] : kept) as string[]);
+    this.headSent = true;
     // A head that no byte of body follows at once must not wait for one: event streams begin with silence (fault I01).
     queueMicrotask(this.#flush);
   }
@@ -100,9 +96,7 @@ export class Http1Reply implements ReplyPort {
     this.headSent = true;
     this.#switched = true;
     this.#response.detachSocket(socket);
-    let head = `HTTP/1.1 101 ${reason}\r\n`;
-    for (let i = 0; i + 1 < fields.length; i += 2) head += `${fields[i] as string}: ${fields[i + 1] as string}\r\n`;
-    socket.write(`${head}\r\n`, 'latin1');
+    socket.write(headText(101, reason, fields), 'latin1');
     return socket;
   }
 
@@ -122,6 +116,18 @@ export class Http1Reply implements ReplyPort {
   /** Whether part of the request is still to come. */
   get uploading(): boolean {
     return this.#body && !this.#request.complete && !this.#request.destroyed;
+  }
+
+  /** Without what this answer cannot bear: Trailer where no trailer can follow, which Node throws at, and the length of a 204. */
+  #withoutLooseFraming(status: number, fields: HeaderFields): HeaderFields {
+    if (status === 204) return without(without(fields, 'content-length'), 'trailer');
+    if (fieldValue(fields, 'trailer') === undefined) return fields;
+    const chunked = status !== 304 && this.#request.method !== 'HEAD' && this.#understandsInterim;
+    return chunked && fieldValue(fields, 'content-length') === undefined ? fields : without(fields, 'trailer');
+  }
+
+  get #understandsInterim(): boolean {
+    return this.#request.httpVersionMajor === 1 && this.#request.httpVersionMinor >= 1;
   }
 
   readonly #flush = (): void => {
@@ -152,6 +158,19 @@ export class Http1Reply implements ReplyPort {
 }
 
 function ignore(): void {}
+
+function without(fields: HeaderFields, name: string): HeaderFields {
+  if (fieldValue(fields, name) === undefined) return fields;
+  const kept: string[] = [];
+  for (const [field, value] of pairs(fields)) if (field.toLowerCase() !== name) kept.push(field, value);
+  return kept;
+}
+
+function headText(status: number, reason: string, fields: HeaderFields): string {
+  let text = `HTTP/1.1 ${status} ${reason}\r\n`;
+  for (let i = 0; i + 1 < fields.length; i += 2) text += `${fields[i] as string}: ${fields[i + 1] as string}\r\n`;
+  return `${text}\r\n`;
+}
 
 function pairs(fields: HeaderFields): [string, string][] {
   const result: [string, string][] = [];

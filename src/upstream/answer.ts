@@ -3,9 +3,11 @@
 import type { Duplex } from 'node:stream';
 import { Fault } from '../exchange/codes.ts';
 import type { Refusal } from '../exchange/codes.ts';
+import { isFieldValue } from '../exchange/header-fields.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Trace } from '../exchange/trace.ts';
-import { exchangeFault } from './faults.ts';
+import { errorCode, exchangeFault } from './faults.ts';
+import type { Gate } from './patient-socket.ts';
 
 /** How fields from the wire become fields toward the sandbox; given by the reply room. */
 export interface ReplyFields {
@@ -42,7 +44,8 @@ export class Answer implements ReplyListener {
   #done = false;
   #sent = false;
   #abort: ((reason: Error) => void) | undefined = undefined;
-  #resume: (() => void) | undefined = undefined;
+  readonly #gate: Gate;
+  #held = false;
   #gone = false;
   #trouble: Refusal | undefined = undefined;
 
@@ -50,18 +53,21 @@ export class Answer implements ReplyListener {
     readonly reply: ReplyPort;
     readonly trace: Trace;
     readonly convert: ReplyFields;
+    readonly gate: Gate;
     readonly settled: (end: AttemptEnd) => void;
   }) {
     this.#reply = options.reply;
     this.#trace = options.trace;
     this.#convert = options.convert;
+    this.#gate = options.gate;
     this.#settled = options.settled;
     options.reply.listen(this);
   }
 
   /** ReplyListener: the sandbox reads again. */
   drained(): void {
-    this.#resume?.();
+    this.#held = false;
+    this.#gate.release();
   }
 
   /** ReplyListener: the sandbox left or its request broke, so the upstream's answer is of no use any more (fault I08). */
@@ -83,23 +89,27 @@ export class Answer implements ReplyListener {
   }
 
   /** A head, interim ones included. */
-
-  onHeaders(status: number, raw: readonly Buffer[], resume: () => void, reason: string): boolean {
+  onHeaders(status: number, raw: readonly Buffer[], _resume: () => void, reason: string): boolean {
+    if (status < 100) throw new Fault('upstream_protocol', 'the upstream answered with a status that does not exist');
     if (status < 200) {
       if (status !== 101) this.#reply.interim(status, this.#convert.fields(raw));
       return true;
     }
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;
-    this.#resume = resume;
-    this.#reply.head(status, reason, this.#convert.fields(raw));
+    // Undici reads the phrase as UTF-8; one that it could not read is of no use to anyone (RFC 9112 section 4).
+    this.#reply.head(status, isFieldValue(reason) ? reason : '', this.#convert.fields(raw));
     return true;
   }
 
-  /** A piece of the body; false pauses the upstream until the sandbox has read. */
+  /** A piece of the body. The upstream is held while the sandbox does not read. */
   onData(chunk: Buffer): boolean {
     this.#trace.bytesReceived += chunk.length;
-    return this.#reply.write(chunk);
+    if (!this.#reply.write(chunk)) {
+      this.#held = true;
+      this.#gate.hold();
+    }
+    return true;
   }
 
   /** The whole answer is in. */
@@ -109,7 +119,6 @@ export class Answer implements ReplyListener {
   }
 
   /** The upstream switched protocols. */
-
   onUpgrade(status: number, raw: readonly Buffer[], stream: Duplex): void {
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;
@@ -118,15 +127,25 @@ export class Answer implements ReplyListener {
 
   /** The attempt failed, at whatever point. */
   onError(error: Error): void {
-    this.#settle({ fault: exchangeFault(error), sent: this.#sent, switched: undefined });
+    // Undici misses the body that the Content-Length of a 304 speaks of, though none belongs there (RFC 9110 section 8.6).
+    if (BODILESS.has(this.#trace.status) && errorCode(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') {
+      this.onComplete([]);
+      return;
+    }
+    const stalled = this.#held && errorCode(error) === 'UND_ERR_BODY_TIMEOUT';
+    const fault = stalled ? new Fault('client_closed', 'the sandbox read no further', error) : exchangeFault(error);
+    this.#settle({ fault, sent: this.#sent, switched: undefined });
   }
 
   #settle(end: Omit<AttemptEnd, 'trouble'>): void {
     if (this.#done) return;
     this.#done = true;
+    this.#gate.release();
     this.#settled({ ...end, trouble: this.#trouble });
   }
 }
+
+const BODILESS: ReadonlySet<number> = new Set([204, 304]);
 
 function LEFT(): Fault {
   return new Fault('client_closed', 'the sandbox left before the answer was complete');

@@ -3,6 +3,8 @@
 import type { Socket } from 'node:net';
 import { Client } from 'undici';
 import type { Host } from '../exchange/authority.ts';
+import { makePatient } from './patient-socket.ts';
+import type { Gate } from './patient-socket.ts';
 
 /** Limits of a connection, durations in `ms`. */
 export interface ConnectionLimits {
@@ -17,6 +19,8 @@ export class UpstreamConnection {
   readonly client: Client;
   /** Judged before it was dialled */
   readonly address: Host;
+  /** Holds the answer back while the sandbox does not read */
+  readonly gate: Gate;
   /** Exchanges begun on it; above 1 it is reused, and may have been closed by the peer meanwhile (fault J01) */
   exchanges = 0;
   /** False once its socket is gone or the peer said that it will close */
@@ -27,6 +31,7 @@ export class UpstreamConnection {
     options: { readonly origin: string; readonly address: Host; readonly limits: ConnectionLimits; readonly onEnd: () => void },
   ) {
     this.address = options.address;
+    this.gate = makePatient(socket);
     let handedOver = false;
     const { limits } = options;
     this.client = new Client(options.origin, {

@@ -150,7 +150,13 @@ class Trip {
     connection.exchanges += 1;
     const { arrival, path, query } = this.#route.permit.intent;
     return new Promise((settled) => {
-      const answer = new Answer({ reply: arrival.reply, trace: this.#trace, convert: this.#options.convert, settled });
+      const answer = new Answer({
+        reply: arrival.reply,
+        trace: this.#trace,
+        convert: this.#options.convert,
+        gate: connection.gate,
+        settled,
+      });
       const request = {
         path: path + query,
         method: arrival.method,
