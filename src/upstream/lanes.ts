@@ -14,6 +14,7 @@ export class Lanes {
   readonly #lanes = new Map<string, Lane>();
   readonly #all = new Set<UpstreamConnection>();
   readonly #retired = new WeakSet<UpstreamConnection>();
+  #epoch = 0;
 
   /** The judged address of an idle connection, for a route that needs no resolver. */
   warm(key: string): readonly Host[] | undefined {
@@ -46,9 +47,15 @@ export class Lanes {
     return true;
   }
 
-  /** Keeps track of a connection that was reserved and is now open. */
-  add(connection: UpstreamConnection): void {
+  /** Keeps track of a connection that was reserved and is now open. `epoch` is that of the moment before it was dialled. */
+  add(connection: UpstreamConnection, epoch: number): void {
     this.#all.add(connection);
+    if (epoch !== this.#epoch) this.#retired.add(connection);
+  }
+
+  /** Grows when connections are retired. */
+  get epoch(): number {
+    return this.#epoch;
   }
 
   /** Counts a connection out, opened or not. */
@@ -69,6 +76,7 @@ export class Lanes {
 
   /** Lets no connection be used again, because what they were verified by has changed: idle ones end now, busy ones after their exchange. */
   retire(): void {
+    this.#epoch += 1;
     for (const connection of this.#all) this.#retired.add(connection);
     for (const lane of this.#lanes.values()) for (const connection of lane.idle.splice(0)) connection.destroy();
   }

@@ -103,6 +103,7 @@ class Trip {
     const { lane } = this.#route;
     if (!lanes.reserve(lane, this.#limits.upstreamConnections))
       return new Refusal('limit_reached', 'too many connections to this upstream are open');
+    const { epoch } = lanes;
     let opened: UpstreamConnection | undefined;
     try {
       const socket = await this.#secured(await this.#dial());
@@ -116,7 +117,7 @@ class Trip {
           onClose();
         },
       });
-      lanes.add(opened);
+      lanes.add(opened, epoch);
       onOpen();
       return opened;
     } finally {

@@ -1,10 +1,11 @@
 // Invariant 7 of the design through real sockets: one policy for one exchange. Exchanges are held at each stage while the operator
 // reloads; those under way keep what they were judged by, the next one is judged anew, and a bad file changes nothing but what is said.
+import tls from 'node:tls';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { askAdmin, sampled, writeConfig } from '../support/operator.ts';
-import { openOutside, startUpstream, valuesOf } from '../support/outside.ts';
+import { openOutside, startRaw, startUpstream, valuesOf } from '../support/outside.ts';
 import type { Outside, Upstream } from '../support/outside.ts';
 import { gate, inside, verdictIn, WAYS } from '../support/probes.ts';
 import type { Gate } from '../support/probes.ts';
@@ -141,6 +142,29 @@ describe('invariant 7: one policy for one exchange', () => {
     expect(verdictIn(await slow)).toBe('200 from the upstream');
     expect(verdictIn(await inside(busy, `api.test:${secure.port}`))).toBe('502 upstream_tls');
     busy.destroy();
+  });
+
+  it('does not keep a connection that was shaking hands during the reload either', async () => {
+    const shaking = gate();
+    const hands = gate();
+    const shy = await startRaw((socket) => {
+      shaking.open();
+      void hands.opened.then(() => {
+        const stream = new tls.TLSSocket(socket, { isServer: true, ...outside.credentials('api.test') });
+        stream.on('error', () => undefined).on('data', () => stream.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'));
+      });
+    });
+    const network = { allowlist: [{ domain: 'api.test', ports: [shy.port], addresses: LOOPBACK }] };
+    await house.reconfigure({ upstream: { ca: [outside.caPath] }, network });
+    const tunnel = await openSecureTunnel(house, `api.test:${shy.port}`);
+    const early = inside(tunnel, `api.test:${shy.port}`);
+    await shaking.opened;
+    await house.reconfigure({ network });
+    hands.open();
+    expect(verdictIn(await early)).toBe('200 from the upstream');
+    expect(verdictIn(await inside(tunnel, `api.test:${shy.port}`))).toBe('502 upstream_tls');
+    tunnel.destroy();
+    await shy.close();
   });
 
   it('does not dial for an exchange whose address was closed before it dialled again', async () => {
