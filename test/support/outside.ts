@@ -111,11 +111,11 @@ export async function startUpstream(
 }
 
 /** Starts a raw TCP server; `onSocket` does as it likes. */
-export async function startRaw(onSocket: (socket: net.Socket) => void, host = '127.0.0.1'): Promise<Upstream> {
-  return track(net.createServer({ allowHalfOpen: true }, onSocket), [], host);
+export async function startRaw(onSocket: (socket: net.Socket) => void, host = '127.0.0.1', port = 0): Promise<Upstream> {
+  return track(net.createServer({ allowHalfOpen: true }, onSocket), [], { host, port });
 }
 
-async function track(server: net.Server, seen: Seen[], host = '127.0.0.1'): Promise<Upstream> {
+async function track(server: net.Server, seen: Seen[], { host, port } = { host: '127.0.0.1', port: 0 }): Promise<Upstream> {
   const open = new Set<net.Socket>();
   let connections = 0;
   let gone = 0;
@@ -130,7 +130,7 @@ async function track(server: net.Server, seen: Seen[], host = '127.0.0.1'): Prom
   });
   server.on('clientError', () => undefined);
   server.on('tlsClientError', () => undefined);
-  await new Promise<void>((resolve) => server.listen(0, host, resolve));
+  await new Promise<void>((resolve) => server.listen(port, host, resolve));
   return {
     port: (server.address() as net.AddressInfo).port,
     seen,
