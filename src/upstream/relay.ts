@@ -14,6 +14,9 @@ export function relay(
   options: { readonly trace: Trace; readonly idleMs: number },
 ): Promise<Fault | undefined> {
   const { trace } = options;
+  // One side may have ended and still want to hear the other out (fault J07).
+  sandbox.allowHalfOpen = true;
+  upstream.allowHalfOpen = true;
   return new Promise((resolve) => {
     let cut: Fault | undefined;
     let open = 2;
