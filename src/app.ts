@@ -76,14 +76,19 @@ const LEAVES = 10_000;
 /** Kinds of refusals that `/v1/denials` remembers. */
 const DENIALS = 500;
 
+/** Who sets that variable believes that no certificate is looked at (fault H01). */
+const VERIFIED_ALL_THE_SAME =
+  'NODE_TLS_REJECT_UNAUTHORIZED=0 has no effect here: upstreams are verified all the same; unset it, and name private roots in upstream.ca';
+
 /** Starts everything. Rejects with a message of one line that names the remedy; nothing is left listening then. */
 export async function startApp(options: AppOptions): Promise<App> {
-  const { log } = options;
+  const { log, env = process.env } = options;
+  if (env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') log.warn(VERIFIED_ALL_THE_SAME);
   const metrics = createMetrics({ version: options.version });
   const lanes = new Lanes();
   const live = await openLiveConfig({
     path: options.configPath,
-    env: options.env ?? process.env,
+    env,
     log,
     onReload: (result) => {
       metrics.reloaded(result.outcome === 'rejected' ? 'rejected' : 'accepted', Date.now() / 1000);

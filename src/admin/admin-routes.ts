@@ -93,7 +93,7 @@ export function builtInRoutes(answers: AdminAnswers): readonly AdminRoute[] {
     {
       method: 'GET',
       url: '/v1/denials',
-      summary: 'recent refusals, with the rule that would allow each',
+      summary: 'recent refusals, each with the rule that would allow it, put first in the allowlist',
       answer: async () => ({ body: { denials: await answers.denials() } }),
     },
   ];

@@ -34,7 +34,7 @@ async function makeToken(path: string): Promise<AdminToken | undefined> {
     // A mounted secret may lie in a folder that is read-only; whether the file is there shows when it is read.
     if (codeOf(error) === 'EROFS' || codeOf(error) === 'EACCES') return undefined;
     throw new Error(
-      `cannot make the admin token file "${path}" (${codeOf(error)}); make its folder writable or name another path`,
+      `cannot make the admin token file "${path}" (${codeOf(error)}); make its folder writable or name another path in admin.token.file`,
     );
   }
   const token = randomBytes(32).toString('base64url');
@@ -43,7 +43,9 @@ async function makeToken(path: string): Promise<AdminToken | undefined> {
     await file.sync();
   } catch (error) {
     await unlink(path);
-    throw new Error(`cannot write the admin token file "${path}" (${codeOf(error)}); free some space or name another path`);
+    throw new Error(
+      `cannot write the admin token file "${path}" (${codeOf(error)}); free some space or name another path in admin.token.file`,
+    );
   } finally {
     await file.close();
   }
@@ -64,7 +66,7 @@ async function readToken(path: string): Promise<AdminToken> {
   try {
     const stat = await file.stat();
     if (!stat.isFile() || stat.size > MAX_BYTES)
-      throw new Error(`the admin token file "${path}" is no small plain file; name another path`);
+      throw new Error(`the admin token file "${path}" is no small plain file; name another path in admin.token.file`);
     const token = (await file.readFile('utf8')).trim();
     if (token === '')
       throw new Error(`the admin token file "${path}" is empty; delete it to have one made, or write a token into it`);

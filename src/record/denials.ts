@@ -8,7 +8,7 @@ import type { Decision, Outcome } from '../exchange/trace.ts';
 import { showWire } from '../foundation/visible-text.ts';
 import { reasonOf, ruleOf, shownPath } from './audit-line.ts';
 
-/** An allowlist entry as it would stand in the configuration. */
+/** An allowlist entry as it would stand in the configuration, before the entries that are there: of one domain the first that fits decides. */
 export interface SuggestedRule {
   readonly domain: string;
   readonly ports?: readonly number[];
@@ -31,7 +31,7 @@ export interface Denial {
   readonly count: number;
   readonly first_time: string;
   readonly last_time: string;
-  /** Another entry for network.allowlist that would allow it; `null` where none can */
+  /** Another entry, to be put first in network.allowlist, that would allow it; `null` where none can */
   readonly suggestion: SuggestedRule | null;
   /** What to do, in one sentence */
   readonly hint: string;
