@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { askAdmin, seriesOf, statusOf, untilIt } from '../support/admin-client.ts';
+import { askAdmin, seriesOf, statusOf, untilIt } from '../support/operator.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside, startRaw, startUpstream, valuesOf } from '../support/outside.ts';
@@ -208,9 +208,9 @@ describe('a rotation', () => {
     const said = await house.said('config rejected');
     expect(said).toContain('credential \\"main\\"');
     expect(house.logged.join('\n')).not.toContain('marker-two');
-    const answer = await askAdmin(house, '/v1/reload', { method: 'POST' });
+    const answer = await askAdmin(house, '/v1/reload', {});
     expect(answer.status).toBeGreaterThanOrEqual(400);
-    expect(JSON.stringify(answer.body)).not.toContain('marker-two');
+    expect(answer.text).not.toContain('marker-two');
     expect((await statusOf(house)).generation).toBe(generation);
     await ask(house, url());
     const { fields } = secure.seen.at(-1) as Seen;
@@ -339,14 +339,10 @@ describe('what is said about an exchange', () => {
       expect(statuses).toEqual([200, 502, 502, 502, 502, 403, 431, 400]);
       await house.outcome((outcome) => outcome.trace.status === 400);
       texts.push(JSON.stringify(await house.audit()), house.logged.join('\n'), await house.scrape());
-      for (const path of ['/v1/status', '/v1/denials']) texts.push(JSON.stringify((await askAdmin(house, path)).body));
+      for (const path of ['/v1/status', '/v1/denials']) texts.push((await askAdmin(house, path)).text);
       const question = { method: 'GET', url: `https://fine.test:${ends.fine}/` };
-      const explained = await askAdmin(house, '/v1/explain', {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(question),
-      });
-      texts.push(JSON.stringify(explained.body));
+      const explained = await askAdmin(house, '/v1/explain', question);
+      texts.push(explained.text);
       const everything = texts.join('\n');
       // What must be there, so that the search below is of the right texts.
       for (const there of [

@@ -1,6 +1,6 @@
 // The upstream's side of TLS through real sockets: whatever a careful client would refuse is refused with a text of its own, and not
 // one byte of the request or its credential is given to a peer that has not proved its name (invariant 5).
-import net from 'node:net';
+import type net from 'node:net';
 import tls from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
