@@ -59,7 +59,7 @@ export class Http1Door {
     request.httpVersionMajor = 1;
     request.httpVersionMinor = 1;
     try {
-      const reply = detachedReply(request, socket, closeGently);
+      const reply = detachedReply(request, socket);
       void this.#options.egress({
         ...this.#describe(request),
         trouble,
@@ -114,7 +114,7 @@ export class Http1Door {
 
   #upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
     if (this.#cutIfBusy(socket)) return;
-    const reply = detachedReply(request, socket, destroySoon);
+    const reply = detachedReply(request, socket);
     if (head.length > 0) socket.unshift(head);
     const base = this.#describe(request);
     if (listMembers(fieldValue(request.rawHeaders, 'upgrade') ?? '').includes('websocket')) {
@@ -130,7 +130,7 @@ export class Http1Door {
 
   #connect(request: IncomingMessage, socket: Socket, head: Buffer): void {
     if (this.#cutIfBusy(socket)) return;
-    const reply = detachedReply(request, socket, destroySoon);
+    const reply = detachedReply(request, socket);
     const open = (passthrough: boolean): Promise<TunnelEnd> => {
       reply.accept();
       if (head.length > 0) socket.unshift(head);
@@ -237,19 +237,15 @@ type ParserError = NodeJS.ErrnoException & { readonly rawPacket?: Buffer };
 const NO_BODY: Announced = { body: false, waiting: false };
 
 /** A reply on a socket that Node's server has let go of: it answers once and closes. */
-function detachedReply(request: IncomingMessage, socket: Socket, close: (socket: Socket) => void): Http1Reply {
+function detachedReply(request: IncomingMessage, socket: Socket): Http1Reply {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
   response.assignSocket(socket);
   socket.on('error', ignore);
   const drained = (): void => void response.emit('drain');
   socket.on('drain', drained);
-  response.once('finish', () => close(socket));
+  response.once('finish', () => closeGently(socket));
   return new Http1Reply(request, response, NO_BODY);
-}
-
-function destroySoon(socket: Socket): void {
-  socket.destroySoon();
 }
 
 function ignore(): void {}
