@@ -145,8 +145,12 @@ class Live implements LiveConfig {
     if ('problems' in loaded) return this.#rejected(loaded.problems, generation);
     const { warnings, config, snapshot } = loaded.compiled;
     const restart_needed = restartNeeded(this.#started.config, config);
-    if (loaded.fingerprint === before.fingerprint)
+    if (loaded.fingerprint === before.fingerprint) {
+      // The same config may have got something new to be warned of: a secret whose file is gone and whose last good value is in use.
+      if (warnings.join() !== before.compiled.warnings.join())
+        this.#loaded = { ...before, compiled: { ...before.compiled, warnings } };
       return { outcome: 'unchanged', generation, problems: [], warnings, restart_needed };
+    }
     this.#loaded = loaded;
     return { outcome: 'accepted', generation: snapshot.generation, problems: [], warnings, restart_needed };
   }

@@ -191,6 +191,8 @@ describe('a rotation', () => {
     house = await startHouse(configWith({ type: 'bearer_token', token: { file } }), { names: NAMES });
     await rm(file);
     expect(await house.said('its last good value stays in use')).toMatch(/^warn /);
+    const { warnings } = await statusOf(house);
+    expect(warnings.some((text) => text.includes('its last good value stays in use'))).toBe(true);
     expect((await ask(house, url())).status).toBe(200);
     expect(lastToken()).toEqual(['Bearer marker-one']);
   });
