@@ -25,13 +25,20 @@ export function createTrust(extraRoots: readonly string[]): UpstreamTrust {
 
 /**
  * Shakes hands over a connected socket and resolves once chain and name are verified. Takes the socket over: on any failure it is destroyed.
- * Rejects with `upstream_tls`, or `upstream_timeout` after `deadlineMs`.
+ * Rejects with `upstream_tls`, `upstream_timeout` after `deadlineMs`, `client_closed` on abort.
  */
 export function secure(
   socket: Socket,
-  options: { readonly authority: Authority; readonly lane: string; readonly trust: UpstreamTrust; readonly deadlineMs: number },
+  options: {
+    readonly authority: Authority;
+    readonly lane: string;
+    readonly trust: UpstreamTrust;
+    readonly deadlineMs: number;
+    /** Aborts when the sandbox has left */
+    readonly signal?: AbortSignal;
+  },
 ): Promise<TLSSocket> {
-  const { authority, lane, trust, deadlineMs } = options;
+  const { authority, lane, trust, deadlineMs, signal } = options;
   const session = trust.sessions.get(lane);
   return new Promise((resolve, reject) => {
     const secured = connect({
@@ -48,8 +55,10 @@ export function secure(
       () => fail(new Fault('upstream_timeout', 'the TLS handshake with the upstream took too long')),
       deadlineMs,
     );
+    const left = (): void => fail(new Fault('client_closed', 'the sandbox left before its request could be sent'));
     const fail = (error: unknown): void => {
       clearTimeout(timer);
+      signal?.removeEventListener('abort', left);
       trust.sessions.delete(lane);
       secured.destroy();
       socket.destroy();
@@ -59,8 +68,10 @@ export function secure(
     secured.once('error', fail);
     secured.once('close', closed);
     secured.on('session', (fresh: Buffer) => trust.sessions.set(lane, fresh));
+    signal?.addEventListener('abort', left);
     secured.once('secureConnect', () => {
       clearTimeout(timer);
+      signal?.removeEventListener('abort', left);
       secured.off('error', fail);
       secured.off('close', closed);
       secured.on('error', ignore);

@@ -6,6 +6,7 @@ import type { Dispatcher } from 'undici';
 import { formatAuthority, parseAddress } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
+import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Limits } from '../exchange/snapshot.ts';
 import type { Dispatch, PassthroughArrival, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
@@ -19,7 +20,7 @@ import { secure } from './secure.ts';
 import type { UpstreamTrust } from './secure.ts';
 
 /** Opens a TCP connection to one of a route's judged addresses; given by the network room. */
-export type Dial = (route: Route, deadlineMs: number) => Promise<Socket>;
+export type Dial = (route: Route, deadlineMs: number, signal: AbortSignal) => Promise<Socket>;
 
 /** What the road needs from its neighbours. */
 export interface SendOptions {
@@ -83,7 +84,7 @@ class Trip {
 
   /** Ties a tunnel that nobody looks into to its upstream. */
   async passThrough(arrival: PassthroughArrival): Promise<undefined> {
-    const socket = await this.#dial();
+    const socket = await this.#dial(new Departure(arrival.reply).signal);
     this.#options.onOpen();
     socket.once('close', this.#options.onClose);
     this.#trace.dispatchedAt = performance.now();
@@ -104,9 +105,10 @@ class Trip {
     if (!lanes.reserve(lane, this.#limits.upstreamConnections))
       return new Refusal('limit_reached', 'too many connections to this upstream are open');
     const { epoch } = lanes;
+    const departure = new Departure(this.#route.permit.intent.arrival.reply);
     let opened: UpstreamConnection | undefined;
     try {
-      const socket = await this.#secured(await this.#dial());
+      const socket = await this.#secured(await this.#dial(departure.signal), departure.signal);
       const { authority, scheme } = this.#route.permit.intent;
       opened = new UpstreamConnection(socket, {
         origin: `${scheme ?? 'https'}://${formatAuthority(authority)}`,
@@ -120,20 +122,23 @@ class Trip {
       lanes.add(opened, epoch);
       onOpen();
       return opened;
+    } catch (thrown) {
+      if (departure.trouble !== undefined) return departure.trouble;
+      throw thrown;
     } finally {
       if (opened === undefined) lanes.release(lane, undefined);
     }
   }
 
-  async #dial(): Promise<Socket> {
+  async #dial(signal: AbortSignal): Promise<Socket> {
     const begun = performance.now();
-    const socket = await this.#options.dial(this.#route, this.#limits.connectMs);
+    const socket = await this.#options.dial(this.#route, this.#limits.connectMs, signal);
     this.#trace.connectMs = performance.now() - begun;
     this.#trace.address = parseAddress(socket.remoteAddress ?? '');
     return socket;
   }
 
-  async #secured(socket: Socket): Promise<Socket> {
+  async #secured(socket: Socket, signal: AbortSignal): Promise<Socket> {
     const { authority, scheme } = this.#route.permit.intent;
     if (scheme !== 'https') return socket;
     const begun = performance.now();
@@ -142,6 +147,7 @@ class Trip {
       lane: this.#route.lane,
       trust: this.#options.trust(),
       deadlineMs: this.#limits.connectMs,
+      signal,
     });
     this.#trace.tlsMs = performance.now() - begun;
     return secured;
@@ -178,6 +184,29 @@ class Trip {
     const cut = await relay(sandbox, upstream, { trace: this.#trace, idleMs: this.#limits.tunnelIdleMs });
     if (cut !== undefined) throw cut;
     return undefined;
+  }
+}
+
+/** Hears of a sandbox that leaves while a connection is being opened for it, so that nobody goes on dialling for no one. */
+class Departure implements ReplyListener {
+  readonly #controller = new AbortController();
+  /** Why its request was broken, where that is why it is cut off */
+  trouble: Refusal | undefined = undefined;
+
+  constructor(reply: ReplyPort) {
+    reply.listen(this);
+    if (reply.closed) this.#controller.abort();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  drained(): void {}
+
+  gone(trouble?: Refusal): void {
+    this.trouble = trouble;
+    this.#controller.abort();
   }
 }
 
