@@ -20,12 +20,21 @@ export async function readOpening(socket: Socket): Promise<Opening> {
   if (first === undefined) return { kind: 'closed' };
   socket.unshift(first);
   if (first[0] !== TLS_HANDSHAKE) return { kind: METHOD.test(first.subarray(0, 21).toString('latin1')) ? 'http' : 'other' };
+  return Promise.race([readHello(socket), ended(socket)]);
+}
+
+async function readHello(socket: Socket): Promise<Opening> {
   try {
     const hello = await readTlsClientHello(socket);
     return { kind: 'tls', serverName: getExtensionData(hello, 'server_name')?.serverName };
   } catch {
     return { kind: socket.destroyed || socket.readableEnded ? 'closed' : 'other' };
   }
+}
+
+/** The reader of ClientHellos hears of a socket that breaks, not of one that ends. */
+function ended(socket: Socket): Promise<Opening> {
+  return new Promise((resolve) => socket.once('end', () => resolve({ kind: 'closed' })));
 }
 
 /** What stands in the socket's buffer first, or undefined where it ends before anything comes. */

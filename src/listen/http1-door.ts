@@ -262,6 +262,8 @@ function troubleOf(error: ParserError): Refusal | undefined {
     case 'ECONNRESET':
     case 'EPIPE':
     case 'ECONNABORTED':
+    // It ended its side in the middle of a request.
+    case 'HPE_INVALID_EOF_STATE':
       return undefined;
     case 'HPE_HEADER_OVERFLOW':
       return new Refusal('headers_too_large', 'the request line and header section are too large');

@@ -1,0 +1,232 @@
+// What is too much or too slow: every wait and every size has an end, and where an answer can still be given it is one to read.
+import { once } from 'node:events';
+import type http from 'node:http';
+import tls from 'node:tls';
+import type { Duplex } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { LOOPBACK, startHouse } from '../support/house.ts';
+import type { House } from '../support/house.ts';
+import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
+import type { Outside, Upstream } from '../support/outside.ts';
+import { connectTo, openSecureTunnel, openTunnel, readAnswer, sendRaw } from '../support/sandbox-client.ts';
+
+let outside: Outside;
+let secure: Upstream;
+let plain: Upstream;
+/** A raw upstream that answers with the length of the head that it got */
+let big: Upstream;
+/** Default limits */
+let house: House;
+/** Small limits */
+let strict: House;
+const routes = new Map<string, (request: http.IncomingMessage, response: http.ServerResponse) => void>();
+
+beforeAll(async () => {
+  outside = await openOutside();
+  const answer = (request: http.IncomingMessage, response: http.ServerResponse): void => {
+    request.on('error', () => undefined);
+    response.on('error', () => undefined);
+    const path = /^[^?]*/.exec(request.url ?? '')?.[0] ?? '';
+    const route = routes.get(path) ?? (() => request.resume().on('end', () => response.end('ok')));
+    route(request, response);
+  };
+  secure = await startUpstream({ tls: outside, raw: answer });
+  plain = await startUpstream({ raw: answer });
+  // Node's own server would refuse large fields before ours has shown whether it lets them pass.
+  big = await startRaw((socket) => {
+    let head = '';
+    socket.on('data', (chunk: Buffer) => {
+      head += chunk.toString('latin1');
+      if (head.endsWith('\r\n\r\n'))
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${String(head.length).length}\r\n\r\n${head.length}`);
+    });
+  });
+  const config = {
+    upstream: { ca: [outside.caPath] },
+    network: {
+      allowlist: [
+        { domain: 'api.test', ports: [secure.port], addresses: LOOPBACK },
+        { domain: 'plain.test', ports: [plain.port, big.port], addresses: LOOPBACK },
+      ],
+    },
+  };
+  const names = { 'api.test': ['127.0.0.1'], 'plain.test': ['127.0.0.1'] };
+  house = await startHouse(config, { names });
+  const limits = { connections: 6, upstream_connections: 2, timeouts: { header: '300ms', handshake: '300ms' } };
+  strict = await startHouse({ ...config, limits }, { names });
+});
+
+afterAll(async () => {
+  await house.stop();
+  await strict.stop();
+  await secure.close();
+  await plain.close();
+  await big.close();
+  await outside.close();
+});
+
+/** Request line and Host on the proxy port. */
+function start(method: string, path: string, port = plain.port): string {
+  return `${method} http://plain.test:${port}${path} HTTP/1.1\r\nHost: plain.test:${port}\r\n`;
+}
+
+/** Resolves with the next request of an upstream for this path, unanswered. */
+function nextAt(path: string): Promise<{ readonly request: http.IncomingMessage; readonly response: http.ServerResponse }> {
+  return new Promise((resolve) => {
+    routes.set(path, (request, response) => resolve({ request, response }));
+  });
+}
+
+/** The first bytes of a handshake with a host: a whole ClientHello. */
+async function clientHello(host: string): Promise<Buffer> {
+  let keep: (hello: Buffer) => void = () => undefined;
+  const heard = new Promise<Buffer>((resolve) => (keep = resolve));
+  const catcher = await startRaw((socket) => socket.once('data', keep));
+  const client = tls.connect({ port: catcher.port, host: '127.0.0.1', servername: host });
+  client.on('error', () => undefined);
+  const hello = await heard;
+  client.destroy();
+  await catcher.close();
+  return hello;
+}
+
+// fault J05
+describe('a slow sandbox', () => {
+  const closing = (stream: Duplex): Promise<string> => {
+    let text = '';
+    stream.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
+    stream.resume();
+    return once(stream, 'end').then(() => text);
+  };
+
+  it('gets 408 for a head that does not end', async () => {
+    const after = strict.outcomes.length;
+    const socket = await connectTo(strict.port);
+    socket.write('GET http://plain.test/ HTTP/1.1\r\nHost: plain');
+    const text = await closing(socket);
+    socket.destroy();
+    expect(text).toMatch(/^HTTP\/1\.1 408 [^]*X-Sallyport-Reason: request_timeout/);
+    expect((await strict.outcome(({ arrival }) => arrival.purpose === 'exchange', after)).verdict?.code).toBe('request_timeout');
+  });
+
+  it('gets 408 for a head inside a tunnel that does not end', async () => {
+    const stream = await openSecureTunnel(strict, `api.test:${secure.port}`);
+    stream.write('GET / HTTP/1.1\r\nHost: api');
+    expect(await closing(stream)).toMatch(/^HTTP\/1\.1 408 [^]*X-Sallyport-Reason: request_timeout/);
+    stream.destroy();
+  });
+
+  it('gets 408 for the second head of a kept-alive connection', async () => {
+    const socket = await connectTo(strict.port);
+    socket.write(`${start('GET', '/')}\r\n`);
+    expect((await readAnswer(socket)).status).toBe(200);
+    socket.write('GET http://plain.test/ HT');
+    expect(await closing(socket)).toMatch(/^HTTP\/1\.1 408 /);
+    socket.destroy();
+  });
+
+  it('is closed without a word when it says nothing', async () => {
+    const after = strict.outcomes.length;
+    const socket = await connectTo(strict.port);
+    expect(await closing(socket)).toBe('');
+    socket.destroy();
+    expect(strict.outcomes.length).toBe(after);
+  });
+
+  it.each([
+    { name: 'says nothing in its tunnel', bytes: () => Promise.resolve(Buffer.alloc(0)) },
+    { name: 'does not end its ClientHello', bytes: async () => (await clientHello('api.test')).subarray(0, 100) },
+    { name: 'does not end the handshake', bytes: () => clientHello('api.test') },
+  ])('is cut when it $name', async ({ bytes }) => {
+    const after = strict.outcomes.length;
+    const { socket } = await openTunnel(strict, `api.test:${secure.port}`);
+    socket.write(await bytes());
+    await once(socket.resume(), 'end');
+    socket.destroy();
+    const outcome = await strict.outcome(({ arrival }) => arrival.purpose === 'tunnel', after);
+    expect(outcome.verdict?.code).toBe('request_timeout');
+  });
+});
+
+describe('too many connections', () => {
+  it('are 503, and others may come once some have gone', async () => {
+    await vi.waitFor(async () => {
+      const open = await fetchOpen(strict);
+      expect(open).toBe(0);
+    });
+    const held = await Promise.all(Array.from({ length: 6 }, () => connectTo(strict.port)));
+    const answer = await sendRaw(strict.port, `${start('GET', '/')}\r\n`);
+    expect([answer.status, answer.headers['x-sallyport-reason']]).toEqual([503, 'limit_reached']);
+    expect((await strict.outcome(({ verdict }) => verdict?.code === 'limit_reached')).trace.status).toBe(503);
+    for (const socket of held) socket.destroy();
+    await vi.waitFor(async () => {
+      expect(await fetchOpen(strict)).toBe(0);
+    });
+    expect((await sendRaw(strict.port, `${start('GET', '/')}\r\n`)).status).toBe(200);
+  });
+
+  it('to one upstream are 503, and others may come once some have gone', async () => {
+    const held = [nextAt('/held/1'), nextAt('/held/2')];
+    const waiting = [1, 2].map((index) => sendRaw(strict.port, `${start('GET', `/held/${index}`)}\r\n`));
+    const arrived = await Promise.all(held);
+    const answer = await sendRaw(strict.port, `${start('GET', '/third')}\r\n`);
+    expect([answer.status, answer.headers['x-sallyport-reason']]).toEqual([503, 'limit_reached']);
+    for (const { response } of arrived) response.end('held');
+    expect((await Promise.all(waiting)).map(({ body }) => body)).toEqual(['held', 'held']);
+    expect((await sendRaw(strict.port, `${start('GET', '/third')}\r\n`)).status).toBe(200);
+  });
+
+  async function fetchOpen(of: House): Promise<number> {
+    return Number(/^sallyport_open_connections\{side="sandbox"\} (\d+)/m.exec(await of.scrape())?.[1] ?? 'NaN');
+  }
+});
+
+// fault J06
+describe('sizes', () => {
+  const fields = (bytes: number): string => `X-Long: ${'x'.repeat(bytes)}\r\n`;
+  const many = (count: number): string => 'X-A: 1\r\n'.repeat(count);
+  const rows = [
+    { name: 'fields of 15 KiB', path: '/', extra: fields(15 * 1024), status: 200 },
+    { name: 'fields of 17 KiB', path: '/', extra: fields(17 * 1024), status: 200 },
+    { name: 'fields of 70 KiB', path: '/', extra: fields(70 * 1024), status: 431, reason: 'headers_too_large' },
+    { name: '900 fields', path: '/', extra: many(900), status: 200 },
+    { name: '2,000 fields', path: '/', extra: many(2000), status: 431, reason: 'headers_too_large' },
+    { name: 'a target of 8 KiB', path: `/?${'x'.repeat(8 * 1024)}`, extra: '', status: 200 },
+    {
+      name: 'a target of 16 KiB and a little',
+      path: `/?${'x'.repeat(16 * 1024)}`,
+      extra: '',
+      status: 414,
+      reason: 'uri_too_long',
+    },
+    { name: 'a target of 64 KiB', path: `/?${'x'.repeat(64 * 1024)}`, extra: '', status: 431, reason: 'headers_too_large' },
+  ];
+
+  it.each(rows)('a request with $name is $status', async ({ path, extra, status, reason }) => {
+    const answer = await sendRaw(house.port, `${start('GET', path, big.port)}${extra}\r\n`);
+    expect(answer.status).toBe(status);
+    expect(answer.headers['x-sallyport-reason']).toBe(reason);
+    if (reason === undefined) expect(Number(answer.body)).toBeGreaterThan(path.length + extra.length);
+    else expect(JSON.parse(answer.body)).toMatchObject({ code: reason });
+  });
+
+  it.each(rows.filter((row) => row.reason !== undefined))('inside a tunnel a request with $name is $status too', async (row) => {
+    const stream = await openSecureTunnel(house, `api.test:${secure.port}`);
+    stream.write(`GET ${row.path} HTTP/1.1\r\nHost: api.test:${secure.port}\r\n${row.extra}\r\n`);
+    const answer = await readAnswer(stream);
+    stream.destroy();
+    expect([answer.status, answer.headers['x-sallyport-reason']]).toEqual([row.status, row.reason]);
+  });
+
+  it.each([
+    { name: '20 KiB', bytes: 20 * 1024, status: 200 },
+    { name: '100 KiB', bytes: 100 * 1024, status: 200 },
+    { name: '200 KiB', bytes: 200 * 1024, status: 502 },
+  ])('an answer with fields of $name is $status', async ({ bytes, status }) => {
+    routes.set('/fat', (_request, response) => void response.writeHead(200, { 'set-cookie': 'x'.repeat(bytes) }).end('ok'));
+    const answer = await sendRaw(house.port, `${start('GET', '/fat')}\r\n`);
+    expect(answer.status).toBe(status);
+    if (status === 200) expect(answer.headers['set-cookie']).toHaveLength(bytes);
+    else expect(answer.headers['x-sallyport-reason']).toBe('upstream_protocol');
+  });
+});

@@ -1,0 +1,97 @@
+// Pooled upstream connections that die as they are reused: what is safe to send again is sent again, once, and nothing else is.
+import type net from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { LOOPBACK, startHouse } from '../support/house.ts';
+import type { House } from '../support/house.ts';
+import { startRaw } from '../support/outside.ts';
+import type { Upstream } from '../support/outside.ts';
+import { connectTo, readAnswer } from '../support/sandbox-client.ts';
+
+/** A raw upstream that does what `onRaw` says */
+let raw: Upstream;
+let onRaw: (socket: net.Socket) => void = () => undefined;
+let house: House;
+
+beforeEach(async () => {
+  raw = await startRaw((socket) => onRaw(socket));
+  house = await startHouse(
+    { network: { allowlist: [{ domain: 'plain.test', ports: [raw.port], addresses: LOOPBACK }] } },
+    { names: { 'plain.test': ['127.0.0.1'] } },
+  );
+});
+
+afterEach(async () => {
+  await house.stop();
+  await raw.close();
+});
+
+/** Request line and Host on the proxy port. */
+function start(method: string, path: string): string {
+  return `${method} http://plain.test:${raw.port}${path} HTTP/1.1\r\nHost: plain.test:${raw.port}\r\n`;
+}
+
+// fault J01
+describe('a pooled connection that its upstream closes', () => {
+  const heads: string[] = [];
+  const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+
+  /** Answers the first request of each connection and closes it, without a word, at the second. */
+  const closesAtSecond = (socket: net.Socket): void => {
+    let first = true;
+    socket.on('data', (chunk: Buffer) => {
+      heads.push(chunk.toString().split(' ', 1)[0] ?? '');
+      if (first) socket.write(OK);
+      else socket.destroy();
+      first = false;
+    });
+  };
+
+  it('as it is reused loses no GET: it is sent once more, on a fresh connection', async () => {
+    onRaw = closesAtSecond;
+    heads.length = 0;
+    const socket = await connectTo(house.port);
+    for (let round = 0; round < 2; round += 1) {
+      socket.write(`${start('GET', '/reused')}\r\n`);
+      expect((await readAnswer(socket)).status).toBe(200);
+    }
+    socket.destroy();
+    expect(heads).toEqual(['GET', 'GET', 'GET']);
+    expect(raw.connections).toBe(2);
+    await house.outcome(() => true, 1);
+    expect(house.outcomes.map(({ decision }) => decision)).toEqual(['allow', 'allow']);
+  });
+
+  // fault J08
+  it('as it is reused sends no POST twice: it is 502', async () => {
+    onRaw = closesAtSecond;
+    heads.length = 0;
+    const socket = await connectTo(house.port);
+    socket.write(`${start('GET', '/reused')}\r\n`);
+    expect((await readAnswer(socket)).status).toBe(200);
+    socket.write(`${start('POST', '/reused')}Content-Length: 4\r\n\r\nonce`);
+    expect((await readAnswer(socket)).status).toBe(502);
+    socket.destroy();
+    expect(heads.filter((method) => method === 'POST')).toHaveLength(1);
+  });
+
+  it('after each answer, without saying so, loses no GET and sends no POST twice', async () => {
+    const posts: string[] = [];
+    onRaw = (socket) => {
+      socket.once('data', (chunk: Buffer) => {
+        const id = /\/n\/\d+/.exec(chunk.toString())?.[0] ?? '';
+        if (chunk.toString().startsWith('POST')) posts.push(id);
+        socket.end(OK);
+      });
+    };
+    const socket = await connectTo(house.port);
+    for (let round = 0; round < 40; round += 1) {
+      const post = round % 4 === 3;
+      const head = start(post ? 'POST' : 'GET', `/n/${round}`);
+      socket.write(post ? `${head}Content-Length: 4\r\n\r\nonce` : `${head}\r\n`);
+      const { status } = await readAnswer(socket);
+      expect(post ? [200, 502] : [200]).toContain(status);
+    }
+    socket.destroy();
+    expect(new Set(posts).size).toBe(posts.length);
+  });
+});
