@@ -10,13 +10,24 @@ export class RequestBody extends Readable {
   readonly #source: Readable;
   readonly #reply: ReplyPort;
   readonly #trace: Trace;
+  readonly #idleMs: number;
   #started = false;
+  #silence: NodeJS.Timeout | undefined = undefined;
 
-  constructor(source: Readable, reply: ReplyPort, trace: Trace) {
+  constructor(
+    source: Readable,
+    options: {
+      readonly reply: ReplyPort;
+      readonly trace: Trace;
+      /** Silence of the sandbox after which the body fails with `request_timeout` (fault J05) */
+      readonly idleMs: number;
+    },
+  ) {
     super({ highWaterMark: 64 * 1024 });
     this.#source = source;
-    this.#reply = reply;
-    this.#trace = trace;
+    this.#reply = options.reply;
+    this.#trace = options.trace;
+    this.#idleMs = options.idleMs;
   }
 
   /** Whether any byte has been asked for; a request whose body is untouched can be sent again. */
@@ -26,15 +37,18 @@ export class RequestBody extends Readable {
 
   override _read(): void {
     if (this.#started) {
+      this.#silence?.refresh();
       this.#source.resume();
       return;
     }
     this.#started = true;
+    this.#silence = setTimeout(this.#onSilence, this.#idleMs);
     this.#source.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose).on('error', this.#onClose);
     this.#reply.invite();
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    clearTimeout(this.#silence);
     if (this.#started) {
       this.#source.pause();
       this.#source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
@@ -44,10 +58,18 @@ export class RequestBody extends Readable {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#trace.bytesSent += chunk.length;
+    this.#silence?.refresh();
     if (!this.push(chunk)) this.#source.pause();
   };
 
+  readonly #onSilence = (): void => {
+    // While it is the upstream that does not read, the sandbox is not to blame.
+    if (this.#source.isPaused()) this.#silence?.refresh();
+    else this.destroy(new Fault('request_timeout', 'the request body fell silent'));
+  };
+
   readonly #onEnd = (): void => {
+    clearTimeout(this.#silence);
     this.push(null);
   };
 

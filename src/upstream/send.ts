@@ -66,7 +66,7 @@ class Trip {
     for (let attempt = 1; ; attempt += 1) {
       const body =
         arrival.purpose === 'exchange' && arrival.body !== undefined
-          ? new RequestBody(arrival.body, arrival.reply, this.#trace)
+          ? new RequestBody(arrival.body, { reply: arrival.reply, trace: this.#trace, idleMs: this.#limits.bodyIdleMs })
           : undefined;
       const connection = this.#idle(attempt) ?? (await this.#open());
       if (connection instanceof Refusal) return connection;
@@ -78,6 +78,7 @@ class Trip {
       }
       connection.destroy();
       if (end.trouble !== undefined) return end.trouble;
+      if (end.fault.code === 'request_timeout') return new Refusal(end.fault.code, end.fault.message);
       if (attempt > 1 || !mayRepeat(this.#dispatch, end, { body, reused: connection.exchanges > 1 })) throw end.fault;
     }
   }

@@ -52,7 +52,11 @@ beforeAll(async () => {
   };
   const names = { 'api.test': ['127.0.0.1'], 'plain.test': ['127.0.0.1'] };
   house = await startHouse(config, { names });
-  const limits = { connections: 6, upstream_connections: 2, timeouts: { header: '300ms', handshake: '300ms' } };
+  const limits = {
+    connections: 6,
+    upstream_connections: 2,
+    timeouts: { header: '300ms', handshake: '300ms', body_idle: '300ms' },
+  };
   strict = await startHouse({ ...config, limits }, { names });
 });
 
@@ -122,6 +126,40 @@ describe('a slow sandbox', () => {
     expect((await readAnswer(socket)).status).toBe(200);
     socket.write('GET http://plain.test/ HT');
     expect(await closing(socket)).toMatch(/^HTTP\/1\.1 408 /);
+    socket.destroy();
+  });
+
+  it('gets 408 for a body that falls silent, and its upstream hears no more of it', async () => {
+    const after = strict.outcomes.length;
+    const arrived = nextAt('/silent');
+    const socket = await connectTo(strict.port);
+    socket.write(`${start('POST', '/silent')}Content-Length: 10\r\n\r\n1234`);
+    const { request } = await arrived;
+    const ended = once(request.socket, 'end');
+    expect(await closing(socket)).toMatch(/^HTTP\/1\.1 408 [^]*X-Sallyport-Reason: request_timeout/);
+    socket.destroy();
+    await ended;
+    const outcome = await strict.outcome(({ arrival }) => arrival.target.endsWith('/silent'), after);
+    expect(outcome).toMatchObject({ decision: 'refuse', verdict: { code: 'request_timeout' } });
+  });
+
+  it('may take its time over a body that does not fall silent', async () => {
+    const arrived = nextAt('/steady');
+    const socket = await connectTo(strict.port);
+    socket.write(`${start('POST', '/steady')}Transfer-Encoding: chunked\r\n\r\n`);
+    const until = performance.now() + 700;
+    let sent = 0;
+    let request: http.IncomingMessage | undefined;
+    while (performance.now() < until) {
+      socket.write('1\r\nx\r\n');
+      sent += 1;
+      request ??= (await arrived).request;
+      await once(request, 'data');
+    }
+    const { response } = await arrived;
+    request?.on('end', () => response.end(String(sent)));
+    socket.write('0\r\n\r\n');
+    expect((await readAnswer(socket)).body).toBe(String(sent));
     socket.destroy();
   });
 
