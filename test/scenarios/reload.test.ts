@@ -136,7 +136,7 @@ describe('the watch on the file', () => {
     expect(verdictIn(await inAbsoluteForm.send(house, `allowed.test:${plain.port}`))).toBe('200 from the upstream');
     const from = house.logged.length;
     await writeFile(house.configPath, JSON.stringify({ ...good, network: { allowlist: [] } }));
-    await house.heard('config accepted', from);
+    await house.said('config accepted', from);
     expect(verdictIn(await inAbsoluteForm.send(house, `allowed.test:${plain.port}`))).toBe('403 not_allowlisted');
   });
 });

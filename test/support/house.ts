@@ -25,10 +25,8 @@ export interface House {
   outcome(fits: (outcome: Outcome) => boolean, after?: number): Promise<Outcome>;
   /** Everything that the operator's log said */
   readonly logged: string[];
-  /** Resolves with the first line of the log, from index `after` on, that holds the text. */
-  heard(text: string, after?: number): Promise<string>;
-  /** Resolves with the first log line (from now or before) that holds the text. */
-  said(text: string): Promise<string>;
+  /** Resolves with the first log line (from now or before, from index `after`) that holds the text. */
+  said(text: string, after?: number): Promise<string>;
   /** Names that were resolved, in order */
   readonly resolved: string[];
   /** Rewrites the config and reloads it. */
@@ -62,7 +60,6 @@ export async function startHouse(
   const outcomes: Outcome[] = [];
   const waiting = new Set<() => void>();
   const logged: string[] = [];
-  const listening = new Set<() => void>();
   const resolved: string[] = [];
   const app = await startApp({
     configPath,
@@ -87,20 +84,9 @@ export async function startHouse(
     adminToken: (await readFile(base.admin.token.file, 'utf8')).trim(),
     outcomes,
     logged,
-    heard: (text, after = 0) =>
-      new Promise((resolve) => {
-        const look = (): void => {
-          const found = logged.slice(after).find((line) => line.includes(text));
-          if (found === undefined) return;
-          listening.delete(look);
-          resolve(found);
-        };
-        listening.add(look);
-        look();
-      }),
     resolved,
     outcome: (fits, after = 0) => firstOf(waiting, () => outcomes.slice(after).find(fits)),
-    said: (text) => firstOf(waiting, () => logged.find((line) => line.includes(text))),
+    said: (text, after = 0) => firstOf(waiting, () => logged.slice(after).find((line) => line.includes(text))),
     reconfigure: async (next) => {
       await writeFile(configPath, JSON.stringify({ ...base, ...next }));
       await app.reload();
@@ -149,7 +135,6 @@ function resolverOver(names: Names, resolved: string[]): Resolver {
 function recordingLog(lines: string[], onLine: () => void): Logger {
   const keep = (level: string) => (message: string, fields?: object) => {
     lines.push(`${level} ${message} ${JSON.stringify(fields ?? {})}`);
-    onLine();
     onLine();
   };
   return { debug: keep('debug'), info: keep('info'), warn: keep('warn'), error: keep('error') };
