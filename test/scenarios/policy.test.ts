@@ -1,5 +1,5 @@
 // The allowlist through real sockets (group B of the known faults): whose rule a host is, ports, methods and paths alike on every road,
-// denial that is immediate and legible, monitoring, several rules for one domain. Reloads are in reload.test.ts.
+// denial that is immediate and legible. Reloads are in reload.test.ts, monitoring and several rules for one domain in monitoring.test.ts.
 import net from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
@@ -32,9 +32,6 @@ const NAMES = Object.fromEntries(
     'dev.azure.test',
     'mcp.dev.azure.test',
     'other.azure.test',
-    'several.test',
-    'watched.test',
-    'anything.rehearsal.test',
     'ports.test',
   ].map((name) => [name, ['127.0.0.1']]),
 );
@@ -61,23 +58,6 @@ beforeAll(async () => {
           { domain: '*.azure.test', ...rule },
           { domain: 'mcp.dev.azure.test', credential: 'mcp', allow_plaintext: true, ...rule },
           { domain: 'dev.azure.test', credential: 'azure', allow_plaintext: true, ...rule },
-          {
-            domain: 'several.test',
-            methods: ['GET'],
-            paths: ['/read/.*'],
-            transform: { 'X-Rule': 'reader' },
-            allow_plaintext: true,
-            ...rule,
-          },
-          {
-            domain: 'several.test',
-            methods: ['POST'],
-            paths: ['/write'],
-            transform: { 'X-Rule': 'writer' },
-            allow_plaintext: true,
-            ...rule,
-          },
-          { domain: 'watched.test', methods: ['GET'], paths: ['/public'], enforcement: 'monitor', ...rule },
           { domain: 'ports.test', addresses: LOOPBACK },
         ],
       },
@@ -359,100 +339,5 @@ describe('a denied CONNECT', () => {
     const from = house.outcomes.length;
     socket.destroy();
     if (verdict.startsWith('200')) await house.outcome(() => true, from);
-  });
-});
-
-describe('monitoring', () => {
-  it.each(WAYS)('lets pass what the rule would refuse, and records it, $name', async ({ send, scheme }) => {
-    const upstream = own(scheme);
-    const from = house.outcomes.length;
-    expect(verdictIn(await send(house, `watched.test:${upstream.port}`, { method: 'DELETE', path: '/x' }))).toBe(
-      '200 from the upstream',
-    );
-    expect(upstream.seen.at(-1)).toMatchObject({ method: 'DELETE', url: '/x' });
-    const { decision, trace } = await house.outcome(({ arrival }) => arrival.method === 'DELETE', from);
-    expect([decision, trace.permit?.wouldRefuse]).toEqual(['would_refuse', 'method_denied']);
-  });
-
-  it('says nothing of what fits', async () => {
-    const from = house.outcomes.length;
-    await inAbsoluteForm.send(house, `watched.test:${plain.port}`, { path: '/public' });
-    expect((await house.outcome(() => true, from)).decision).toBe('allow');
-  });
-
-  it('rehearses an allowlist with a catch-all, without weakening denylist or walls', async () => {
-    const rehearsal = await startHouse(
-      {
-        network: {
-          denylist: [{ domain: 'denied.test' }],
-          allowlist: [
-            { domain: 'known.test', ports: [plain.port], addresses: LOOPBACK },
-            { domain: '*', enforcement: 'monitor', ports: [plain.port], addresses: ['127.0.0.1/32'] },
-          ],
-        },
-      },
-      {
-        names: {
-          'known.test': ['127.0.0.1'],
-          'new.test': ['127.0.0.1'],
-          'walled.test': ['10.0.0.1'],
-          'denied.test': ['127.0.0.1'],
-        },
-      },
-    );
-    const ask = async (host: string) => {
-      const from = rehearsal.outcomes.length;
-      const verdict = verdictIn(await inAbsoluteForm.send(rehearsal, `${host}:${plain.port}`));
-      return [verdict, (await rehearsal.outcome(() => true, from)).decision];
-    };
-    expect(await ask('known.test')).toEqual(['200 from the upstream', 'allow']);
-    expect(await ask('new.test')).toEqual(['200 from the upstream', 'would_refuse']);
-    expect(await ask('walled.test')).toEqual(['403 address_denied', 'refuse']);
-    expect(await ask('denied.test')).toEqual(['403 denylisted', 'refuse']);
-    await rehearsal.stop();
-  });
-});
-
-describe('several rules for one domain', () => {
-  it.each([
-    {
-      name: 'the first that fits',
-      options: { path: '/read/a' },
-      verdict: '200 from the upstream',
-      rule: 'several.test',
-      put: 'reader',
-    },
-    {
-      name: 'the second where the first does not fit',
-      options: { method: 'POST', path: '/write', fields: 'Content-Length: 0\r\n' },
-      verdict: '200 from the upstream',
-      rule: 'several.test#2',
-      put: 'writer',
-    },
-    {
-      name: 'none: the method of one and the path of the other',
-      options: { path: '/write' },
-      verdict: '403 path_denied',
-      rule: 'several.test',
-      put: undefined,
-    },
-    {
-      name: 'none: another method',
-      options: { method: 'DELETE', path: '/write' },
-      verdict: '403 method_denied',
-      rule: 'several.test',
-      put: undefined,
-    },
-  ])('$name', async ({ options, verdict, rule, put }) => {
-    for (const way of WAYS) {
-      const upstream = own(way.scheme);
-      const from = house.outcomes.length;
-      expect(verdictIn(await way.send(house, `several.test:${upstream.port}`, options))).toBe(verdict);
-      const outcome = await house.outcome(() => true, from);
-      const decided =
-        outcome.verdict !== undefined && 'rule' in outcome.verdict ? outcome.verdict.rule : outcome.trace.permit?.rule.id;
-      expect(decided).toBe(rule);
-      if (put !== undefined) expect(valuesOf(upstream.seen.at(-1)!.fields, 'x-rule')).toEqual([put]);
-    }
   });
 });
