@@ -38,6 +38,8 @@ export interface CompileOptions {
   readonly env: NodeJS.ProcessEnv;
   /** Of the load before, for files that vanish in the middle of a rotation */
   readonly lastGood?: LastGood;
+  /** Wall clock, epoch `ms` */
+  readonly now?: () => number;
 }
 
 /** What compiling gave. `digest` changes when anything that was read changed; it is of secrets and must not be shown. */
@@ -49,7 +51,7 @@ export type CompileResult =
 export async function compileConfig(config: Config, options: CompileOptions): Promise<CompileResult> {
   const findings = new Findings();
   const { baseDirectory, env, lastGood = NOTHING_YET } = options;
-  const sources = new SourceReader({ baseDirectory, env, lastGood }, findings);
+  const sources = new SourceReader({ baseDirectory, env, lastGood, now: options.now ?? Date.now }, findings);
   reportUnavailable(config, findings);
   const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
   const policy = await compileNetwork(config.network, ['network'], context);

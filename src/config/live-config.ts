@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import type { Compiled } from './compile.ts';
 import { watchFiles } from './file-watch.ts';
 import type { FileWatch } from './file-watch.ts';
+import { graceEnds } from './source-reader.ts';
 import { loadConfig } from './load.ts';
 import type { LoadResult } from './load.ts';
 import { formatProblem } from './problem.ts';
@@ -75,6 +76,7 @@ class Live implements LiveConfig {
   #watch: FileWatch | undefined = undefined;
   #last: ReloadResult['outcome'] = 'accepted';
   #tail: Promise<unknown> = Promise.resolve();
+  #comingBack: NodeJS.Timeout | undefined = undefined;
   #closed = false;
 
   constructor(options: LiveConfigOptions, baseDirectory: string, first: Loaded) {
@@ -97,6 +99,7 @@ class Live implements LiveConfig {
 
   async close(): Promise<void> {
     this.#closed = true;
+    clearTimeout(this.#comingBack);
     await this.#tail;
     await this.#watch?.close();
   }
@@ -136,8 +139,17 @@ class Live implements LiveConfig {
       this.#options.log.error('internal error: the reload broke off', { cause: error });
       result = this.#rejected([{ path: '', message: 'internal error: the reload broke off; see the log' }], generation);
     }
+    this.#comeBack();
     this.#report(result);
     return result;
+  }
+
+  /** Looks again when a vanished secret has had its grace, so that it goes out of use without anyone touching a file. */
+  #comeBack(): void {
+    clearTimeout(this.#comingBack);
+    const ends = graceEnds(this.#loaded.lastGood);
+    if (ends === undefined || this.#closed) return;
+    this.#comingBack = setTimeout(() => this.#lookAgain(), Math.max(0, ends - Date.now()) + 10).unref();
   }
 
   #adopt(loaded: LoadResult, before: Loaded): ReloadResult {
@@ -147,8 +159,9 @@ class Live implements LiveConfig {
     const restart_needed = restartNeeded(this.#started.config, config);
     if (loaded.fingerprint === before.fingerprint) {
       // The same config may have got something new to be warned of: a secret whose file is gone and whose last good value is in use.
-      if (warnings.join() !== before.compiled.warnings.join())
-        this.#loaded = { ...before, compiled: { ...before.compiled, warnings } };
+      const { lastGood } = loaded;
+      const compiled = warnings.join() === before.compiled.warnings.join() ? before.compiled : { ...before.compiled, warnings };
+      this.#loaded = { ...before, lastGood, compiled };
       return { outcome: 'unchanged', generation, problems: [], warnings, restart_needed };
     }
     this.#loaded = loaded;

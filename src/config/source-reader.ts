@@ -1,6 +1,6 @@
 // Reads what a config refers to, each file or variable once for one load, and remembers the last good reading of each.
-// A file that vanishes or is emptied in the middle of a rotation keeps its last good value, and a warning says so;
-// one that holds something malformed is a problem. Digests are of secrets: they must never leave this process.
+// A file that vanishes or is emptied in the middle of a rotation keeps its last good value for a while, and a warning says so;
+// after that it counts as gone, so that removing a secret takes it out of use. One that holds something malformed is a problem. Digests are of secrets: they must never leave this process.
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -9,10 +9,25 @@ import type { SecretReading, SecretSource } from '../credentials/secret-source.t
 import type { Secret } from '../foundation/secret.ts';
 import type { Findings, KeyPath } from './problem.ts';
 
+/** How long a vanished secret is still used, in `ms`: longer than any rotation, shorter than anyone waits for a revocation. */
+export const GRACE_MS = 30_000;
+
+/** A secret that was read, and since when its source is gone (epoch `ms`), if it is. */
+interface GoodSecret {
+  readonly secret: Secret;
+  readonly goneSince: number | undefined;
+}
+
 /** Last good readings, to be handed to the next load: secrets by source, other files by absolute path. */
 export interface LastGood {
-  readonly secrets: ReadonlyMap<string, Secret>;
+  readonly secrets: ReadonlyMap<string, GoodSecret>;
   readonly texts: ReadonlyMap<string, string>;
+}
+
+/** When the first vanished secret has to go out of use (epoch `ms`); undefined where none has vanished. */
+export function graceEnds(lastGood: LastGood): number | undefined {
+  const gone = [...lastGood.secrets.values()].flatMap(({ goneSince }) => goneSince ?? []);
+  return gone.length === 0 ? undefined : Math.min(...gone) + GRACE_MS;
 }
 
 /** What the first load has behind it. */
@@ -23,6 +38,8 @@ export interface SourceOptions {
   readonly baseDirectory: string;
   readonly env: NodeJS.ProcessEnv;
   readonly lastGood: LastGood;
+  /** Wall clock, epoch `ms` */
+  readonly now?: () => number;
 }
 
 /** One load's view of the files and variables that a config names. */
@@ -31,7 +48,7 @@ export class SourceReader {
   readonly #findings: Findings;
   readonly #readings = new Map<string, Promise<SecretReading>>();
   readonly #watched = new Set<string>();
-  readonly #good = new Map<string, Secret>();
+  readonly #good = new Map<string, GoodSecret>();
   readonly #texts = new Map<string, string>();
 
   constructor(options: SourceOptions, findings: Findings) {
@@ -51,7 +68,7 @@ export class SourceReader {
   /** Changes when anything that was read changed. */
   digest(): string {
     return createHash('sha256')
-      .update(digestSecrets(this.#good))
+      .update(digestSecrets(new Map([...this.#good].map(([key, { secret }]) => [key, secret]))))
       .update(JSON.stringify([...this.#texts]))
       .digest('hex');
   }
@@ -90,12 +107,14 @@ export class SourceReader {
     if (fresh.kind === 'malformed') return fresh;
     if (fresh.kind === 'missing') {
       const last = this.#options.lastGood.secrets.get(key);
-      if (last === undefined) return fresh;
-      this.#good.set(key, last);
-      this.#findings.warn(path, `${fresh.problem}; its last good value stays in use`);
-      return { kind: 'read', secret: last, warning: undefined };
+      const now = (this.#options.now ?? Date.now)();
+      const goneSince = last?.goneSince ?? now;
+      if (last === undefined || now - goneSince >= GRACE_MS) return fresh;
+      this.#good.set(key, { secret: last.secret, goneSince });
+      this.#findings.warn(path, `${fresh.problem}; its last good value stays in use for ${GRACE_MS / 1000} s`);
+      return { kind: 'read', secret: last.secret, warning: undefined };
     }
-    this.#good.set(key, fresh.secret);
+    this.#good.set(key, { secret: fresh.secret, goneSince: undefined });
     if (fresh.warning !== undefined) this.#findings.warn(path, fresh.warning);
     return fresh;
   }

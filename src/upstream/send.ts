@@ -147,7 +147,8 @@ class Trip {
       authority,
       lane: this.#route.lane,
       trust: this.#options.trust(),
-      deadlineMs: this.#limits.connectMs,
+      // one deadline for both: what the connect took is gone
+      deadlineMs: Math.max(1, this.#limits.connectMs - this.#trace.connectMs),
       signal,
     });
     this.#trace.tlsMs = performance.now() - begun;

@@ -10,6 +10,7 @@ import { parseConfig } from '../../src/config/parse-config.ts';
 import { parseAddress, parseHost } from '../../src/exchange/authority.ts';
 import type { Host } from '../../src/exchange/authority.ts';
 import type { Rule, TransformField } from '../../src/exchange/rule.ts';
+import { GRACE_MS } from '../../src/config/source-reader.ts';
 import { fixture, problemsOf } from './fixtures.ts';
 
 let baseDirectory: string;
@@ -19,11 +20,17 @@ beforeAll(async () => {
 });
 afterAll(() => rm(baseDirectory, { recursive: true }));
 
-async function compile(text: string, env: NodeJS.ProcessEnv = {}, before?: CompileResult): Promise<CompileResult> {
+ 
+async function compile(
+  text: string,
+  env: NodeJS.ProcessEnv = {},
+  before?: CompileResult,
+  now: () => number = Date.now,
+): Promise<CompileResult> {
   const parsed = parseConfig(text, 'a.yaml');
   if ('problems' in parsed) throw new Error(JSON.stringify(parsed.problems));
   const last = before !== undefined && 'lastGood' in before ? { lastGood: before.lastGood } : {};
-  return compileConfig(parsed.config, { generation: 7, baseDirectory, env, ...last });
+  return compileConfig(parsed.config, { generation: 7, baseDirectory, env, now, ...last });
 }
 
 async function compiled(text: string, env: NodeJS.ProcessEnv = {}): Promise<Compiled> {
@@ -403,6 +410,21 @@ describe('a secret file', () => {
       expect(a !== undefined && 'fields' in a && shown(a.fields)).toEqual(['Authorization: Bearer one']);
       expect(result.compiled.warnings).toEqual([expect.stringContaining('its last good value stays in use')]);
     }
+  });
+
+  it('that stays away goes out of use after its grace, and not a moment before (fault E06)', async () => {
+    await writeFile(join(baseDirectory, 'token'), 'one');
+    const good = await compile(text);
+    await rm(join(baseDirectory, 'token'));
+    const goneAt = 1_000_000;
+    const gone = await compile(text, {}, good, () => goneAt);
+    const credentialAt = async (now: number) => {
+      const result = await compile(text, {}, gone, () => now);
+      if ('problems' in result) throw new Error('rejected');
+      return result.compiled.credentials.get('a');
+    };
+    expect(await credentialAt(goneAt + GRACE_MS - 1)).toHaveProperty('fields');
+    expect(await credentialAt(goneAt + GRACE_MS)).toHaveProperty('unavailable');
   });
 });
 

@@ -241,7 +241,7 @@ describe('the watch', () => {
     const result = await config.reload();
     expect(result).toMatchObject({ outcome: 'unchanged' });
     expect(result.warnings).toEqual([
-      'credentials.hub.token: file "secrets/hub" is empty; put the secret into it; its last good value stays in use',
+      'credentials.hub.token: file "secrets/hub" is empty; put the secret into it; its last good value stays in use for 30 s',
     ]);
     expect(bearer(config)).toBe('one');
   });
