@@ -1,5 +1,6 @@
 // The composition root: builds the rooms, hands each what it needs of its neighbours, starts them, and lets them go in order.
 // Everything that exists is named here in plain sight; no room finds another one by itself. Nothing here decides about a request.
+import { readFileSync } from 'node:fs';
 import { openAdminToken } from './admin/admin-token.ts';
 import { startAdmin } from './admin/admin-server.ts';
 import type { AdminServer } from './admin/admin-server.ts';
@@ -203,7 +204,7 @@ function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => vo
   const send = createSend({
     dial: createDial({ guard }),
     lanes,
-    trust: trustFrom(live),
+    trust: trustFrom(live, rootsOfTheMachine(rooms)),
     convert: { fields: replyFields, trailers: replyTrailers },
     onOpen: () => metrics.connectionOpened('upstream'),
     onClose: () => metrics.connectionClosed('upstream'),
@@ -232,14 +233,28 @@ function resolveFrom(live: LiveConfig): ResolveCredential {
   return (id) => live.current().credentials.get(id) ?? { unavailable: 'no credential of this id is declared' };
 }
 
+/** Node drops NODE_EXTRA_CA_CERTS where roots are named one by one; an operator who set it means it for upstreams too. */
+function rootsOfTheMachine({ env = process.env, log }: Rooms): readonly string[] {
+  const path = env['NODE_EXTRA_CA_CERTS'];
+  if (path === undefined || path === '') return [];
+  try {
+    return [readFileSync(path, 'utf8')];
+  } catch {
+    log.warn(`NODE_EXTRA_CA_CERTS names a file that cannot be read: "${path}"; its roots are not trusted`);
+    return [];
+  }
+}
+
 /** The upstream trust of the live configuration, built anew only when its roots have changed. */
-function trustFrom(live: LiveConfig): () => UpstreamTrust {
+function trustFrom(live: LiveConfig, everywhere: readonly string[]): () => UpstreamTrust {
+  const build = ({ upstreamCa }: Compiled): UpstreamTrust =>
+    createTrust(upstreamCa.length === 0 ? [] : [...upstreamCa, ...everywhere]);
   let from: Compiled = live.current();
-  let trust = createTrust(from.upstreamCa);
+  let trust = build(from);
   return () => {
     const now = live.current();
     if (now === from) return trust;
-    if (now.upstreamCa.join() !== from.upstreamCa.join()) trust = createTrust(now.upstreamCa);
+    if (now.upstreamCa.join() !== from.upstreamCa.join()) trust = build(now);
     from = now;
     return trust;
   };

@@ -7,7 +7,7 @@ import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOddCertificates } from '../support/odd-certificates.ts';
 import type { OddCertificates, Wanted } from '../support/odd-certificates.ts';
-import { startRaw } from '../support/outside.ts';
+import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
 import type { Upstream } from '../support/outside.ts';
 import { ask } from '../support/sandbox-client.ts';
 
@@ -322,5 +322,21 @@ describe('a session of an earlier connection', () => {
       detail: "the upstream's certificate comes from a root that is not trusted",
     });
     expect(heard).toBe('');
+  });
+});
+
+describe('roots that the machine trusts by NODE_EXTRA_CA_CERTS', () => {
+  it('are trusted beside those of upstream.ca', async () => {
+    const [named, machine] = await Promise.all([openOutside(), openOutside()]);
+    upstream = await startUpstream({ tls: machine });
+    house = await startHouse(
+      {
+        upstream: { ca: [named.caPath] },
+        network: { allowlist: [{ domain: 'api.test', ports: [upstream.port], addresses: LOOPBACK }] },
+      },
+      { names: { 'api.test': ['127.0.0.1'] }, env: { NODE_EXTRA_CA_CERTS: machine.caPath } },
+    );
+    expect((await ask(house, `https://api.test:${upstream.port}/`)).status).toBe(200);
+    await Promise.all([named.close(), machine.close()]);
   });
 });
