@@ -37,8 +37,10 @@ export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyL
       open.delete(socket);
       options.onClose();
     });
-    if (open.size > options.maxConnections())
-      options.door.turnAway(socket, new Refusal('limit_reached', 'too many connections are open'));
+    const max = options.maxConnections();
+    // An answer takes a while to be read, so in a flood there is none: what is turned away must not pile up either.
+    if (open.size > 2 * max) socket.destroy();
+    else if (open.size > max) options.door.turnAway(socket, new Refusal('limit_reached', 'too many connections are open'));
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type http from 'node:http';
 import tls from 'node:tls';
 import type { Duplex } from 'node:stream';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
@@ -187,20 +187,28 @@ describe('a slow sandbox', () => {
 });
 
 describe('too many connections', () => {
+  beforeEach(nobodyIsLeft);
+
   it('are 503, and others may come once some have gone', async () => {
-    await vi.waitFor(async () => {
-      const open = await fetchOpen(strict);
-      expect(open).toBe(0);
-    });
     const held = await Promise.all(Array.from({ length: 6 }, () => connectTo(strict.port)));
     const answer = await sendRaw(strict.port, `${start('GET', '/')}\r\n`);
     expect([answer.status, answer.headers['x-sallyport-reason']]).toEqual([503, 'limit_reached']);
     expect((await strict.outcome(({ verdict }) => verdict?.code === 'limit_reached')).trace.status).toBe(503);
     for (const socket of held) socket.destroy();
-    await vi.waitFor(async () => {
-      expect(await fetchOpen(strict)).toBe(0);
-    });
+    await nobodyIsLeft();
     expect((await sendRaw(strict.port, `${start('GET', '/')}\r\n`)).status).toBe(200);
+  });
+
+  it('in a flood are closed without an answer, so that what is turned away does not pile up', async () => {
+    const after = strict.outcomes.length;
+    const many = await Promise.all(Array.from({ length: 30 }, () => connectTo(strict.port)));
+    // Six stay, six are turned away with an answer, the rest without.
+    let ended = 0;
+    await new Promise<void>((resolve) => {
+      for (const socket of many) socket.resume().once('end', () => (ended += 1) === 24 && resolve());
+    });
+    for (const socket of many) socket.destroy();
+    expect(strict.outcomes.slice(after).filter(({ verdict }) => verdict?.code === 'limit_reached')).toHaveLength(6);
   });
 
   it('to one upstream are 503, and others may come once some have gone', async () => {
@@ -214,8 +222,10 @@ describe('too many connections', () => {
     expect((await sendRaw(strict.port, `${start('GET', '/third')}\r\n`)).status).toBe(200);
   });
 
-  async function fetchOpen(of: House): Promise<number> {
-    return Number(/^sallyport_open_connections\{side="sandbox"\} (\d+)/m.exec(await of.scrape())?.[1] ?? 'NaN');
+  async function nobodyIsLeft(): Promise<void> {
+    await vi.waitFor(async () => expect(await strict.scrape()).toMatch(/^sallyport_open_connections\{side="sandbox"\} 0$/m), {
+      timeout: 5000,
+    });
   }
 });
 
