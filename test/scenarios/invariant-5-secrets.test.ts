@@ -86,7 +86,7 @@ beforeAll(async () => {
           { domain: 'bare.test', ports, addresses: LOOPBACK },
         ],
       },
-      limits: { timeouts: { reply: '300ms', connect: '2s' } },
+      limits: { timeouts: { reply: '1s', connect: '5s' } },
     },
     {
       names: {

@@ -62,7 +62,7 @@ beforeAll(async () => {
           { domain: 'unresolved.test', ...rule },
         ],
       },
-      limits: { timeouts: { reply: '200ms', handshake: '200ms', header: '300ms' } },
+      limits: { timeouts: { reply: '1s', handshake: '1500ms', header: '1500ms' } },
     },
     {
       names: {
