@@ -35,7 +35,8 @@ export function readIntent<A extends Arrival>(arrival: A, limits: Limits): Inten
   if (identities.length > 1) return malformed('more than one Proxy-Authorization field');
   // Inside a tunnel whoever opened it is asking; the field would be another proxy's, further on.
   const identity = arrival.ceiling === undefined ? identities[0] : arrival.ceiling.identity;
-  return makeIntent({ arrival, ...target, identity });
+  const { scheme, authority, path, query } = target;
+  return makeIntent({ arrival, scheme, authority, path, query, identity });
 }
 
 function malformed(detail: string): Refusal {

@@ -81,9 +81,25 @@ export class Http1Door {
     const announced: Announced = { body: hasBody(request.rawHeaders), waiting };
     const reply = new Http1Reply(request, response, announced);
     const begin = (): void => {
-      const body = announced.body ? request : undefined;
-      const base = { ...this.#describe(request), trouble: reply.trouble };
-      void this.#options.egress({ ...base, purpose: 'exchange', protocol: 'http/1.1', reply, body });
+      const tunnel = this.#tunnels.get(socket);
+      if (tunnel !== undefined) tunnel.carried += 1;
+      // One literal, and not #describe spread into another: on the hot path that costs 5 us of CPU an exchange.
+      void this.#options.egress({
+        purpose: 'exchange',
+        requestId: randomUUID(),
+        arrivedAt: performance.now(),
+        door: tunnel === undefined ? 'proxy' : 'tunnel',
+        protocol: 'http/1.1',
+        method: request.method ?? '',
+        target: request.url ?? '',
+        fields: request.rawHeaders,
+        version: request.httpVersion,
+        trouble: reply.trouble,
+        ceiling: tunnel?.ceiling,
+        client: tunnel?.client ?? socket.remoteAddress ?? '',
+        reply,
+        body: announced.body ? request : undefined,
+      });
     };
     this.#inTurn(socket, reply, begin);
   }
