@@ -14,7 +14,6 @@ const newest = (folder) =>
     .reduce((latest, entry) => Math.max(latest, changedAt(join(entry.parentPath, entry.name))), 0);
 
 const installed = join(root, 'node_modules', '.package-lock.json');
-if (!existsSync(join(root, 'src'))) process.exit(0);
 if (changedAt(installed) < changedAt(join(root, 'package-lock.json'))) {
   process.stderr.write(
     'installing what the lock file names (the first time takes a few minutes: re2 is compiled where no binary fits)\n',

@@ -31,14 +31,22 @@ export function createAttach(options: {
       return new Refusal('plaintext_credential', detail, rule.id);
     }
     const { credential } = injection;
-    if (credential === undefined) return dispatch(route, injection, NO_FIELDS);
+    if (credential === undefined) return dispatch(route, injection, prepare(injection, NO_FIELDS));
     const found = resolveNow(credential, sandbox.id);
-    if (!(found instanceof Promise)) return dispatch(route, injection, fieldsOf(credential, found));
+    if (!(found instanceof Promise)) return putOn(route, injection, found);
     return found.then(
-      (resolution) => dispatch(route, injection, fieldsOf(credential, resolution)),
+      (resolution) => putOn(route, injection, resolution),
       (error: unknown) => unavailable(credential, error),
     );
   };
+
+  function putOn<A extends Arrival>(route: Route<A>, injection: Injection, resolution: Resolution): Dispatch<A> {
+    const credential = injection.credential ?? '';
+    if ('unavailable' in resolution) return unavailable(credential, new Error(resolution.unavailable));
+    const prepared = prepare(injection, resolution.fields);
+    if (!prepared.sound) return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
+    return dispatch(route, injection, prepared);
+  }
 
   function resolveNow(credential: string, sandbox: string): Resolution | Promise<Resolution> {
     try {
@@ -46,12 +54,6 @@ export function createAttach(options: {
     } catch (error) {
       return unavailable(credential, error);
     }
-  }
-
-  function fieldsOf(credential: string, resolution: Resolution): readonly TransformField[] {
-    if ('unavailable' in resolution) return unavailable(credential, new Error(resolution.unavailable));
-    if (resolution.fields.every(canStand)) return resolution.fields;
-    return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
   }
 
   function unavailable(credential: string, cause: unknown): never {
@@ -89,20 +91,67 @@ const AUTHENTICATING: ReadonlySet<string> = new Set([
 function bare<A extends Arrival>(route: Route<A>): Dispatch<A> {
   const { arrival } = route.permit.intent;
   if (arrival.purpose === 'passthrough') return makeDispatch({ route, fields: [], credentials: NO_CREDENTIALS });
-  const fields = [...hostField(route), ...endToEndFields(arrival.fields, NOTHING_INJECTED)];
+  const fields = endToEndFields(arrival.fields, NOTHING_INJECTED, hostField(route));
   return makeDispatch({ route, fields, credentials: NO_CREDENTIALS });
 }
 
-function dispatch<A extends Arrival>(route: Route<A>, injection: Injection, resolved: readonly TransformField[]): Dispatch<A> {
-  const sent = route.permit.intent.arrival.fields;
-  const chosen = chooseByMode(sent, overlay(resolved, injection.transform), injection);
-  const fields = [...hostField(route), ...endToEndFields(sent, droppedNames(chosen, injection))];
-  for (const { name, value } of chosen) fields.push(name, value.reveal());
-  const putOn = injection.credential !== undefined && chosen.some((field) => resolved.includes(field));
-  return makeDispatch({ route, fields, credentials: putOn ? [injection.credential] : NO_CREDENTIALS });
+/** What an injection comes to with the fields that its credential stands for at present. */
+interface Prepared {
+  readonly resolved: readonly TransformField[];
+  readonly fields: readonly TransformField[];
+  /** Whether every field of the credential can stand in a request */
+  readonly sound: boolean;
+  /** What the sandbox's own request loses, for `mode: set` */
+  readonly dropped: ReadonlySet<string>;
+  readonly credentials: readonly string[];
 }
 
-function hostField({ permit }: Route): readonly [string, string] {
+/** The last preparation of each injection: it changes only when the credential does, and costs more than all the rest of this step. */
+const PREPARED = new WeakMap<Injection, Prepared>();
+
+function prepare(injection: Injection, resolved: readonly TransformField[]): Prepared {
+  const last = PREPARED.get(injection);
+  if (last?.resolved === resolved) return last;
+  const fields = overlay(resolved, injection.transform);
+  const prepared: Prepared = {
+    resolved,
+    fields,
+    sound: resolved.every(canStand),
+    dropped: droppedNames(fields, injection),
+    credentials: credentialsIn(fields, injection, resolved),
+  };
+  PREPARED.set(injection, prepared);
+  return prepared;
+}
+
+/** The credential's id where one of its fields is among those put on: a transform may have replaced them all. */
+function credentialsIn(
+  fields: readonly TransformField[],
+  { credential }: Injection,
+  resolved: readonly TransformField[],
+): readonly string[] {
+  return credential !== undefined && fields.some((field) => resolved.includes(field)) ? [credential] : NO_CREDENTIALS;
+}
+
+function dispatch<A extends Arrival>(route: Route<A>, injection: Injection, prepared: Prepared): Dispatch<A> {
+  const sent = route.permit.intent.arrival.fields;
+  if (injection.mode === 'set') return dispatched(route, prepared.fields, prepared);
+  const fields = chooseByMode(sent, prepared.fields, injection);
+  const credentials = credentialsIn(fields, injection, prepared.resolved);
+  return dispatched(route, fields, { dropped: droppedNames(fields, injection), credentials });
+}
+
+function dispatched<A extends Arrival>(
+  route: Route<A>,
+  chosen: readonly TransformField[],
+  { dropped, credentials }: Pick<Prepared, 'dropped' | 'credentials'>,
+): Dispatch<A> {
+  const fields = endToEndFields(route.permit.intent.arrival.fields, dropped, hostField(route));
+  for (const { name, value } of chosen) fields.push(name, value.reveal());
+  return makeDispatch({ route, fields, credentials });
+}
+
+function hostField({ permit }: Route): string[] {
   const { authority, scheme } = permit.intent;
   return ['Host', formatAuthority(authority, scheme === 'https' ? 443 : 80)];
 }
@@ -119,7 +168,6 @@ function chooseByMode(
   injected: readonly TransformField[],
   { mode }: Injection,
 ): readonly TransformField[] {
-  if (mode === 'set') return injected;
   // A field that Connection nominates will not go on, so it is no value of the sandbox's own to yield to.
   const kept = endToEndFields(sent, NOTHING_INJECTED);
   return injected.filter(({ name }) => (fieldValue(kept, name.toLowerCase()) !== undefined) === (mode === 'replace'));

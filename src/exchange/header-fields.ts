@@ -62,11 +62,10 @@ const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length', 'c
 
 /**
  * The fields that go on to the next hop: hop-by-hop ones and those that Connection nominates are left out, and every name
- * in `dropped` with them, which are names as `looseName` gives them.
+ * in `dropped` with them, which are names as `looseName` gives them. They are appended to `kept`, which is returned.
  */
-export function endToEndFields(fields: HeaderFields, dropped: ReadonlySet<string>): string[] {
+export function endToEndFields(fields: HeaderFields, dropped: ReadonlySet<string>, kept: string[] = []): string[] {
   const nominated = nominatedFields(fields);
-  const kept: string[] = [];
   for (let i = 0; i + 1 < fields.length; i += 2) {
     const name = fields[i] as string;
     const loose = looseName(name);

@@ -34,9 +34,9 @@ export class Http1Reply implements ReplyPort {
     this.#response = response;
     this.#body = announced.body;
     this.#waiting = announced.waiting;
-    response.on('drain', this.#onDrain);
-    response.on('close', this.#onClose);
-    response.on('error', ignore);
+    // Shared listeners that find the reply by their `this`: three closures for each reply would cost more than the reply.
+    (response as Carrier)[REPLY] = this;
+    response.on('drain', onDrain).on('close', onClose).on('error', ignore);
   }
 
   listen(listener: ReplyListener): void {
@@ -77,7 +77,7 @@ export class Http1Reply implements ReplyPort {
     response.writeHead(status, reason, (ends ? [...kept, 'Connection', 'close'] : kept) as string[]);
     this.headSent = true;
     // A head that no byte of body follows at once must not wait for one: event streams begin with silence (fault I01).
-    queueMicrotask(this.#flush);
+    queueMicrotask(() => this.flush());
   }
 
   write(chunk: Uint8Array): boolean {
@@ -130,22 +130,25 @@ export class Http1Reply implements ReplyPort {
     return this.#request.httpVersionMajor === 1 && this.#request.httpVersionMinor >= 1;
   }
 
-  readonly #flush = (): void => {
+  /** For this file's listeners: the head goes out, where nothing has taken it along yet. */
+  flush(): void {
     if (!this.closed && !this.#response.writableEnded && !this.#switched) this.#response.flushHeaders();
-  };
+  }
 
-  readonly #onDrain = (): void => {
+  /** For this file's listeners: the sandbox reads again. */
+  drain(): void {
     this.#listener?.drained();
-  };
+  }
 
-  readonly #onClose = (): void => {
+  /** For this file's listeners: the reply is over, complete or not. */
+  close(): void {
     if (this.closed) return;
     this.closed = true;
     if (!this.#response.writableFinished && !this.#switched) this.#listener?.gone();
     this.#whenClosed?.();
     this.#listener = undefined;
     this.#whenClosed = undefined;
-  };
+  }
 
   /** The answer is complete but the upload is not: the connection ends with it, in a way that lets the sandbox read it. */
   #endEarly(): void {
@@ -155,6 +158,17 @@ export class Http1Reply implements ReplyPort {
     this.#response.end(() => closeGently(socket));
     this.#request.resume();
   }
+}
+
+const REPLY = Symbol('reply');
+type Carrier = ServerResponse & { [REPLY]?: Http1Reply };
+
+function onDrain(this: Carrier): void {
+  this[REPLY]?.drain();
+}
+
+function onClose(this: Carrier): void {
+  this[REPLY]?.close();
 }
 
 function ignore(): void {}

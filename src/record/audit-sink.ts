@@ -24,8 +24,9 @@ export interface AuditSink {
 
 /** Longest backlog while the disk takes nothing, in bytes. */
 const MAX_BACKLOG = 8 * 1024 * 1024;
-/** Characters that make a write worth its while; below the destination's longest single write */
-const BATCH = 12_000;
+/** Characters that make a write worth its while: each write wakes another thread, 10 % of the CPU at a fifth of this size */
+const BATCH = 60_000;
+const LONGEST_WRITE = 128 * 1024;
 /** How long a line waits for company, in `ms`; with the destination's own flush it is at most 100 late */
 const GATHER_MS = 40;
 const FLUSH_MS = 50;
@@ -46,6 +47,7 @@ export async function openAuditSink(path: string, log?: Logger): Promise<AuditSi
     mode: 0o600,
     minLength: 1,
     maxLength: MAX_BACKLOG,
+    maxWrite: LONGEST_WRITE,
     periodicFlush: FLUSH_MS,
   });
   await once(destination, 'ready').catch((error: unknown) => Promise.reject(unusable(path, error)));

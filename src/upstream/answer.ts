@@ -115,14 +115,14 @@ export class Answer implements ReplyListener {
   /** The whole answer is in. */
   onComplete(trailers: readonly Buffer[]): void {
     this.#reply.end(trailers.length === 0 ? undefined : this.#convert.trailers(trailers));
-    this.#settle({ fault: undefined, sent: true, switched: undefined });
+    this.#settle(undefined, undefined);
   }
 
   /** The upstream switched protocols. */
   onUpgrade(status: number, raw: readonly Buffer[], stream: Duplex): void {
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;
-    this.#settle({ fault: undefined, sent: true, switched: { stream, reason: 'Switching Protocols', raw } });
+    this.#settle(undefined, { stream, reason: 'Switching Protocols', raw });
   }
 
   /** The attempt failed, at whatever point. */
@@ -134,14 +134,14 @@ export class Answer implements ReplyListener {
     }
     const stalled = this.#held && errorCode(error) === 'UND_ERR_BODY_TIMEOUT';
     const fault = stalled ? new Fault('client_closed', 'the sandbox read no further', error) : exchangeFault(error);
-    this.#settle({ fault, sent: this.#sent, switched: undefined });
+    this.#settle(fault, undefined);
   }
 
-  #settle(end: Omit<AttemptEnd, 'trouble'>): void {
+  #settle(fault: Fault | undefined, switched: Switched | undefined): void {
     if (this.#done) return;
     this.#done = true;
     this.#gate.release();
-    this.#settled({ ...end, trouble: this.#trouble });
+    this.#settled({ fault, sent: this.#sent, switched, trouble: this.#trouble });
   }
 }
 

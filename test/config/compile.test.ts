@@ -20,7 +20,6 @@ beforeAll(async () => {
 });
 afterAll(() => rm(baseDirectory, { recursive: true }));
 
- 
 async function compile(
   text: string,
   env: NodeJS.ProcessEnv = {},

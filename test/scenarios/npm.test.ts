@@ -138,7 +138,7 @@ describe.skipIf(absent !== undefined)('npm through the door', () => {
     const failure = await npm('view', PACKAGE, 'version', '--prefer-online').catch(
       (error: unknown) => error as { stderr: string },
     );
-    expect((failure).stderr).toMatch(/403/);
+    expect(failure.stderr).toMatch(/403/);
     expect(house.outcomes.at(-1)).toMatchObject({ decision: 'refuse', verdict: { code: 'not_allowlisted' } });
   }, 60_000);
 });
