@@ -58,7 +58,7 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     const dispatch = await steps.attachCredentials(route);
     if (isRefusal(dispatch)) return dispatch;
     trace.credentials = dispatch.credentials;
-    return steps.send(dispatch, trace, limits);
+    return await steps.send(dispatch, trace, limits);
   }
 }
 

@@ -133,6 +133,7 @@ function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
     return malformed(hosts.length === 0 ? 'the Host field is missing' : 'more than one Host field');
   }
   const scheme = target.scheme ?? (target.authority.port === 80 ? 'http' : 'https');
+  if (isSpelledAs(hosts[0] as string, target.authority, defaultPort(scheme))) return undefined;
   const host = parseAuthority(hosts[0] as string, defaultPort(scheme));
   if (host === undefined) return malformed('the Host field holds no valid host');
   if (sameAuthority(host, target.authority)) return undefined;
@@ -142,6 +143,13 @@ function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
     'host_mismatch',
     `the Host field and the request disagree about the host: expected ${formatAuthority(target.authority)}`,
   );
+}
+
+/** Whether the text is the authority in one of its two canonical spellings; nearly every Host is, and need not be parsed. */
+function isSpelledAs(text: string, authority: Authority, schemePort: number): boolean {
+  return authority.port === schemePort && text === authority.host
+    ? !authority.host.includes(':')
+    : text === formatAuthority(authority);
 }
 
 function hasPort(text: string): boolean {

@@ -1,6 +1,5 @@
 // The HTTP/1.1 door: what Node's parser has read becomes an Arrival, from the proxy port and from inside tunnels alike.
 // It judges nothing. What the parser itself refused becomes an Arrival too, so that it is answered and recorded like everything else.
-import { randomUUID } from 'node:crypto';
 import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
@@ -11,6 +10,7 @@ import { parseAuthority } from '../exchange/authority.ts';
 import { Refusal } from '../exchange/codes.ts';
 import { fieldValue, listMembers } from '../exchange/header-fields.ts';
 import type { Limits } from '../exchange/snapshot.ts';
+import { createRequestIds } from '../foundation/request-id.ts';
 import type { Arrival, TunnelEnd } from '../exchange/stages.ts';
 import { closeGently } from './close-gently.ts';
 import { Http1Reply } from './http1-reply.ts';
@@ -31,6 +31,7 @@ export interface Http1DoorOptions {
 export class Http1Door {
   readonly server: Server;
   readonly #options: Http1DoorOptions;
+  readonly #newId = createRequestIds();
   readonly #tunnels = new WeakMap<Duplex, Tunnel>();
   /** The last reply begun on each connection */
   readonly #last = new WeakMap<Duplex, Http1Reply>();
@@ -86,7 +87,7 @@ export class Http1Door {
       // One literal, and not #describe spread into another: on the hot path that costs 5 us of CPU an exchange.
       void this.#options.egress({
         purpose: 'exchange',
-        requestId: randomUUID(),
+        requestId: this.#newId(),
         arrivedAt: performance.now(),
         door: tunnel === undefined ? 'proxy' : 'tunnel',
         protocol: 'http/1.1',
@@ -196,7 +197,7 @@ export class Http1Door {
     const tunnel = this.#tunnels.get(request.socket);
     if (tunnel !== undefined) tunnel.carried += 1;
     return {
-      requestId: randomUUID(),
+      requestId: this.#newId(),
       arrivedAt: performance.now(),
       door: tunnel === undefined ? ('proxy' as const) : ('tunnel' as const),
       method: request.method ?? '',
@@ -244,7 +245,8 @@ function createParser(limits: Limits): Server {
   });
   // Node cuts a longer list short in silence; intake counts and refuses instead.
   server.maxHeadersCount = 0;
-  server.timeout = Math.max(limits.replyMs, limits.bodyIdleMs) + 5000;
+  // Every wait has a deadline of its own; Node's would be wound up anew at each read and write of each socket.
+  server.timeout = 0;
   return server;
 }
 

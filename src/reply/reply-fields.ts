@@ -44,6 +44,7 @@ export function replyFields(raw: readonly Buffer[]): string[] {
 }
 
 function nominate(value: string, nominated: Set<string> | undefined): Set<string> | undefined {
+  if (value === 'keep-alive' || value === 'close') return nominated;
   for (const part of value.split(',')) {
     const name = part.trim().toLowerCase();
     if (name === '' || name === 'keep-alive' || name === 'close' || name === 'upgrade' || name === 'content-length') continue;
