@@ -1,5 +1,6 @@
 // The one place where a refusal or a fault becomes an answer: problem+json with the code, the reason and how to allow it.
 // It must never put in anything but the table's texts, the stage's own detail and the request id: no secret, address or stack.
+import { STATUS_CODES } from 'node:http';
 import { CODES, Fault } from '../exchange/codes.ts';
 import type { Refusal } from '../exchange/codes.ts';
 import type { Arrival } from '../exchange/stages.ts';
@@ -26,7 +27,7 @@ export function writeRefusal(arrival: Arrival, verdict: Refusal | Fault): number
     return 0;
   }
   const { fields, body } = describe(arrival.requestId, verdict);
-  reply.head(status, '', fields, ENDS_CONNECTION.has(verdict.code));
+  reply.head(status, STATUS_CODES[status] ?? '', fields, ENDS_CONNECTION.has(verdict.code));
   if (arrival.method !== 'HEAD') reply.write(body);
   reply.end();
   return status;
