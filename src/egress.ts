@@ -7,6 +7,7 @@ import type { Arrival, Dispatch, Intent, Permit, Route, Sandbox } from './exchan
 import { Trace } from './exchange/trace.ts';
 import type { Decision, Outcome } from './exchange/trace.ts';
 
+/** A step that is done at once most of the time; then nobody waits for it. */
 type Later<T> = T | Promise<T>;
 
 /** The steps, each from its own room. A Refusal ends the journey as policy's answer, a thrown Fault as the world's. */
@@ -52,10 +53,12 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     const isTunnel = arrival.purpose === 'tunnel';
     // A name is resolved once, for the request inside; an address needs no resolver, so a CONNECT to one inside the walls ends here.
     if (isTunnel && !intent.authority.address) return live(await arrival.open(permit.rule.passthrough), trace);
-    const route = await steps.findRoute(permit, trace, limits.dnsMs);
+    const found = steps.findRoute(permit, trace, limits.dnsMs);
+    const route = found instanceof Promise ? await found : found;
     if (isRefusal(route)) return route;
     if (isTunnel) return live(await arrival.open(permit.rule.passthrough), trace);
-    const dispatch = await steps.attachCredentials(route);
+    const attached = steps.attachCredentials(route);
+    const dispatch = attached instanceof Promise ? await attached : attached;
     if (isRefusal(dispatch)) return dispatch;
     trace.credentials = dispatch.credentials;
     return await steps.send(dispatch, trace, limits);

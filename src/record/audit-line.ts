@@ -8,7 +8,7 @@ import type { Decision, Outcome, Trace } from '../exchange/trace.ts';
 import { showWire } from '../foundation/visible-text.ts';
 
 /** Longest text that is kept of each value from the wire, in characters. */
-const CAPS = { method: 32, host: 256, path: 1024 } as const;
+const CAPS = { method: 32, path: 1024 } as const;
 
 const ACTION_ID = /^[A-Za-z0-9._:-]{1,64}$/;
 
@@ -65,7 +65,7 @@ export function auditLine(outcome: Outcome, endedAt: number = Date.now()): Audit
     protocol: arrival.protocol,
     method: showWire(arrival.method, CAPS.method),
     scheme: (intent === undefined ? arrival.ceiling?.scheme : intent.scheme) ?? null,
-    host: authority === undefined ? null : showWire(authority.host, CAPS.host),
+    host: authority?.host ?? null,
     port: authority?.port ?? null,
     path: shownPath(outcome),
     rule: ruleOf(outcome) ?? null,
