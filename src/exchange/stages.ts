@@ -29,7 +29,7 @@ export interface Ceiling {
 }
 
 interface ArrivalBase {
-  /** UUID, also given to the sandbox with a refusal */
+  /** Unique, shaped like a UUID; also given to the sandbox with a refusal. No secret: the next can be told from the last */
   readonly requestId: string;
   /** `performance.now()` at arrival */
   readonly arrivedAt: number;

@@ -1,4 +1,5 @@
-// Last stage of the journey: what is written down about one exchange, made from its Outcome alone. Pure.
+// Last stage of the journey: what is written down about one exchange, made from its Outcome and the time alone. What it keeps between
+// lines (texts that come back, bounded) only saves work: the same Outcome always gives the same line.
 // The keys are a contract with whoever reads the audit log. It must never hold a header value, a query, userinfo or a raw control
 // character (faults L01, E17, E18): it names what it takes, so that nothing gets in by being new.
 import { fieldValue } from '../exchange/header-fields.ts';
