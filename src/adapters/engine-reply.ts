@@ -15,7 +15,7 @@ abstract class RefusalPort implements ReplyPort {
   abstract readonly headSent: boolean;
   abstract readonly closed: boolean;
   abstract head(status: number, reason: string, fields: HeaderFields, close?: boolean): void;
-  abstract write(chunk: Uint8Array): boolean;
+  abstract write(chunk: Buffer): boolean;
   abstract end(): void;
   abstract abort(): void;
 
@@ -61,7 +61,7 @@ export class RequestReply extends RefusalPort {
     this.#port.head(status, reason, fields, close);
   }
 
-  write(chunk: Uint8Array): boolean {
+  write(chunk: Buffer): boolean {
     return this.#port.write(chunk);
   }
 
@@ -103,7 +103,7 @@ export class ConnectReply extends RefusalPort {
     this.#port.head(status, reason, fields, true);
   }
 
-  write(chunk: Uint8Array): boolean {
+  write(chunk: Buffer): boolean {
     return this.#port?.write(chunk) ?? true;
   }
 

@@ -27,7 +27,7 @@ export interface ReplyPort {
   /** The final head. `close`: the connection ends with this reply. */
   head(status: number, reason: string, fields: HeaderFields, close?: boolean): void;
   /** False asks the caller to wait for `drained`. */
-  write(chunk: Uint8Array): boolean;
+  write(chunk: Buffer): boolean;
   /** Ends the reply, with trailer fields where given. */
   end(trailers?: HeaderFields): void;
   /** Answers 101 and hands over the stream. */

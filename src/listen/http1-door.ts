@@ -9,6 +9,7 @@ import type { Host } from '../exchange/authority.ts';
 import { parseAuthority } from '../exchange/authority.ts';
 import { Refusal } from '../exchange/codes.ts';
 import { fieldValue, listMembers } from '../exchange/header-fields.ts';
+import type { HeaderFields } from '../exchange/header-fields.ts';
 import type { Limits } from '../exchange/snapshot.ts';
 import { createRequestIds } from '../foundation/request-id.ts';
 import type { Arrival, TunnelEnd } from '../exchange/stages.ts';
@@ -32,9 +33,10 @@ export class Http1Door {
   readonly server: Server;
   readonly #options: Http1DoorOptions;
   readonly #newId = createRequestIds();
+  readonly #keepAlive: HeaderFields;
   readonly #tunnels = new WeakMap<Duplex, Tunnel>();
-  /** The last reply begun on each connection */
-  readonly #last = new WeakMap<Duplex, Http1Reply>();
+  /** The last reply begun on each connection that Node's server still reads */
+  readonly #last = new Map<Duplex, Http1Reply>();
   /** Connections that the parser has given up; it goes on complaining as bytes come in */
   readonly #spoiled = new WeakSet<Duplex>();
 
@@ -47,6 +49,10 @@ export class Http1Door {
     this.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket as Socket, head));
     this.server.on('connect', (request, socket, head) => this.#connect(request, socket as Socket, head));
     this.server.on('clientError', (error, socket) => this.#parserTrouble(error, socket as Socket));
+    const { keepAliveMs } = options.limits;
+    this.#keepAlive = ['Keep-Alive', `timeout=${Math.floor(keepAliveMs / 1000)}`];
+    const sweep = setInterval(() => this.#closeIdle(keepAliveMs), Math.min(5000, keepAliveMs / 4)).unref();
+    this.server.once('close', () => clearInterval(sweep));
   }
 
   /** Whether a connection came out of a tunnel rather than from the port. */
@@ -81,6 +87,7 @@ export class Http1Door {
     if (socket.writableEnded) return;
     const announced: Announced = { body: hasBody(request.rawHeaders), waiting };
     const reply = new Http1Reply(request, response, announced);
+    reply.keepAlive = this.#keepAlive;
     const begin = (): void => {
       const tunnel = this.#tunnels.get(socket);
       if (tunnel !== undefined) tunnel.carried += 1;
@@ -108,6 +115,7 @@ export class Http1Door {
   /** Pipelined requests take turns (RFC 9112 section 9.3.2): what stands behind one that ends the connection is never judged (fault D06). */
   #inTurn(socket: Socket, reply: Http1Reply, begin: () => void): void {
     const before = this.#last.get(socket);
+    if (before === undefined) socket.once('close', () => this.#last.delete(socket));
     this.#last.set(socket, reply);
     if (before === undefined || before.closed) {
       begin();
@@ -121,9 +129,17 @@ export class Http1Door {
     });
   }
 
+  /** Node would wind up a timer of its own for each connection at each answer; one look over them all from time to time costs less. */
+  #closeIdle(keepAliveMs: number): void {
+    const latest = performance.now() - keepAliveMs;
+    for (const [socket, reply] of this.#last) if (reply.closedAt < latest) socket.destroy();
+  }
+
   /** A change of protocol behind an unfinished answer would run into it on the wire, so neither goes on. */
   #cutIfBusy(socket: Socket): boolean {
-    if (this.#last.get(socket)?.closed !== false) return false;
+    const busy = this.#last.get(socket)?.closed === false;
+    this.#last.delete(socket);
+    if (!busy) return false;
     socket.on('error', ignore);
     socket.destroy();
     return true;
@@ -236,7 +252,8 @@ function createParser(limits: Limits): Server {
     maxHeaderSize: limits.headerBytes,
     headersTimeout: limits.headerMs,
     requestTimeout: 0,
-    keepAliveTimeout: limits.keepAliveMs,
+    // The door looks for idle connections itself.
+    keepAliveTimeout: 0,
     connectionsCheckingInterval: Math.min(1000, limits.headerMs),
     insecureHTTPParser: false,
     // Intake answers a missing Host, so that it is recorded like every other refusal.

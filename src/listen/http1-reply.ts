@@ -23,11 +23,16 @@ export class Http1Reply implements ReplyPort {
   #waiting: boolean;
   #listener: ReplyListener | undefined = undefined;
   #switched = false;
+  #bodyBegun = false;
   #whenClosed: (() => void) | undefined = undefined;
   /** What the parser found wrong with the rest of the request, if anything */
   trouble: Refusal | undefined = undefined;
+  /** Fields that tell the sandbox how long its connection is kept, where it is */
+  keepAlive: HeaderFields = [];
   headSent = false;
   closed = false;
+  /** `performance.now()` when the reply was over */
+  closedAt = Infinity;
 
   constructor(request: IncomingMessage, response: ServerResponse, announced: Announced) {
     this.#request = request;
@@ -74,14 +79,20 @@ export class Http1Reply implements ReplyPort {
     response.sendDate = false;
     const ends = close || (status >= 400 && this.uploading);
     const kept = this.#withoutLooseFraming(status, fields);
-    response.writeHead(status, reason, (ends ? [...kept, 'Connection', 'close'] : kept) as string[]);
+    response.writeHead(status, reason, ends ? [...kept, 'Connection', 'close'] : this.#withKeepAlive(kept));
     this.headSent = true;
     // A head that no byte of body follows at once must not wait for one: event streams begin with silence (fault I01).
     queueMicrotask(() => this.flush());
   }
 
-  write(chunk: Uint8Array): boolean {
-    return this.closed || this.#response.write(chunk);
+  write(chunk: Buffer): boolean {
+    if (this.closed) return true;
+    const first = !this.#bodyBegun;
+    this.#bodyBegun = true;
+    // As text, Node joins it to the head and both leave in one plain write; bytes would take a gathering write of two pieces.
+    return first && chunk.length <= SMALL
+      ? this.#response.write(chunk.toString('latin1'), 'latin1')
+      : this.#response.write(chunk);
   }
 
   end(trailers?: HeaderFields): void {
@@ -126,6 +137,10 @@ export class Http1Reply implements ReplyPort {
     return chunked && fieldValue(fields, 'content-length') === undefined ? fields : without(fields, 'trailer');
   }
 
+  #withKeepAlive(fields: HeaderFields): string[] {
+    return this.#response.shouldKeepAlive ? [...fields, ...this.keepAlive] : (fields as string[]);
+  }
+
   get #understandsInterim(): boolean {
     return this.#request.httpVersionMajor === 1 && this.#request.httpVersionMinor >= 1;
   }
@@ -144,6 +159,7 @@ export class Http1Reply implements ReplyPort {
   close(): void {
     if (this.closed) return;
     this.closed = true;
+    this.closedAt = performance.now();
     if (!this.#response.writableFinished && !this.#switched) this.#listener?.gone();
     this.#whenClosed?.();
     this.#listener = undefined;
@@ -159,6 +175,9 @@ export class Http1Reply implements ReplyPort {
     this.#request.resume();
   }
 }
+
+/** Octets of a first piece of body that are worth copying. */
+const SMALL = 4096;
 
 const REPLY = Symbol('reply');
 type Carrier = ServerResponse & { [REPLY]?: Http1Reply };

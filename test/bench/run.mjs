@@ -1,13 +1,12 @@
 // `npm run bench`: CPU time of the proxy's process for one request, beside its peers, in one run. Ratios are what counts; times are this machine's.
-// Each contender in turn, on one core, the load and the upstream on the other; rounds alternate between contenders. Of each, the least
-// disturbed round counts, since whatever else the machine does can only add; the median stands beside it.
+// Each contender in turn, on one core, the load and the upstream on the other; many short rounds alternate between contenders. Of each, the
+// least disturbed round counts, since whatever else the machine does can only add; the median stands beside it.
 // Options: --quick, --json.
 import { fork, execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openAuthority } from '../../dist/certificates/certificate-authority.js';
-import { writeFileSync } from 'node:fs';
 import { measureDecision } from './decision.mjs';
 import * as sallyport from './contenders/sallyport.mjs';
 import * as httpMitmProxy from './contenders/http-mitm-proxy.mjs';
@@ -15,8 +14,9 @@ import * as httpMitmProxy from './contenders/http-mitm-proxy.mjs';
 const quick = process.argv.includes('--quick');
 const json = process.argv.includes('--json');
 const connections = 32;
-const requests = quick ? 4000 : 20_000;
-const rounds = quick ? 3 : 7;
+const requests = quick ? 2000 : 5000;
+const rounds = quick ? 8 : 28;
+const warmup = requests * 4;
 const say = (text) => process.stderr.write(`${text}\n`);
 
 const pinning = (() => {
@@ -28,14 +28,14 @@ const pinning = (() => {
   }
 })();
 const pin = (core) => (pinning ? ['taskset', '-c', String(core)] : []);
-const ticksASecond = Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }));
 
-/** User and system time of a process, in microseconds (proc(5), fields 14 and 15). */
+/** Time on the CPU of all threads of a process, in microseconds; the kernel's scheduler counts it in nanoseconds. */
 function cpuMicroseconds(pid) {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    .replace(/^.*\) /, '')
-    .split(' ');
-  return ((Number(fields[11]) + Number(fields[12])) / ticksASecond) * 1e6;
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map((thread) =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
+  );
+  return nanoseconds.reduce((sum, each) => sum + each, 0) / 1000;
 }
 const residentMiB = (pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
 
@@ -81,7 +81,7 @@ try {
   say(`the load by itself, without a proxy: ${Math.round(requests / unproxied.seconds)} requests a second`);
 
   for (const runner of runners) {
-    runner.load.send({ warmup: requests });
+    runner.load.send({ warmup });
     await message(runner.load);
   }
   for (let round = 1; round <= rounds; round += 1) {
@@ -93,8 +93,9 @@ try {
       runner.rate.push(requests / seconds);
       runner.p50.push(p50);
       runner.p99.push(p99);
-      say(`round ${round} of ${rounds}: ${runner.name} ${runner.cpu.at(-1).toFixed(1)} us of CPU a request`);
     }
+    const costs = runners.map(({ name, cpu }) => `${name} ${cpu.at(-1).toFixed(1)}`).join(', ');
+    say(`round ${round} of ${rounds}: ${costs} us of CPU a request`);
   }
   const least = (values) => Math.min(...values);
   const ours = least(runners[0].cpu);

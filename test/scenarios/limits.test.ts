@@ -186,6 +186,55 @@ describe('a slow sandbox', () => {
   });
 });
 
+describe('a kept-alive connection', () => {
+  let brief: House;
+
+  beforeAll(async () => {
+    brief = await startHouse(
+      {
+        network: { allowlist: [{ domain: 'plain.test', ports: [plain.port], addresses: LOOPBACK }] },
+        limits: { timeouts: { keep_alive: '300ms' } },
+      },
+      { names: { 'plain.test': ['127.0.0.1'] } },
+    );
+  });
+  afterAll(() => brief.stop());
+
+  /** Resolves once a connection that has had its answer was closed for being idle. */
+  async function idleIsClosed(): Promise<void> {
+    const socket = await connectTo(brief.port);
+    socket.write(`${start('GET', '/')}\r\n`);
+    expect((await readAnswer(socket)).status).toBe(200);
+    await once(socket.resume(), 'end');
+    socket.destroy();
+  }
+
+  it('is closed when it is idle for too long, but not while its answer is on the way', async () => {
+    const arrived = nextAt('/slow');
+    const socket = await connectTo(brief.port);
+    socket.write(`${start('GET', '/slow')}\r\n`);
+    const { response } = await arrived;
+    await idleIsClosed();
+    response.end('late');
+    expect((await readAnswer(socket)).body).toBe('late');
+    await once(socket.resume(), 'end');
+    socket.destroy();
+  });
+
+  it('is not closed when it has become a tunnel, however long nothing comes through', async () => {
+    const socket = await connectTo(brief.port);
+    const authority = `plain.test:${plain.port}`;
+    socket.write(`${start('GET', '/')}\r\n`);
+    await readAnswer(socket);
+    socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`);
+    expect(String((await once(socket.resume(), 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /);
+    await idleIsClosed();
+    socket.write(`GET / HTTP/1.1\r\nHost: ${authority}\r\n\r\n`);
+    expect((await readAnswer(socket)).body).toBe('ok');
+    socket.destroy();
+  });
+});
+
 describe('too many connections', () => {
   beforeEach(nobodyIsLeft);
 

@@ -68,7 +68,7 @@ export class RecordingReply implements ReplyPort {
     this.recordedHead = { status, reason, fields, close };
   }
 
-  write(chunk: Uint8Array): boolean {
+  write(chunk: Buffer): boolean {
     this.calls.push('write');
     this.#chunks.push(chunk);
     return this.accepts;
