@@ -10,8 +10,7 @@ import { bundlePath } from './certificates/public-folder.ts';
 import { openLiveConfig } from './config/live-config.ts';
 import type { LiveConfig, ReloadResult } from './config/live-config.ts';
 import type { Compiled } from './config/compile.ts';
-import { createAttach } from './credentials/attach.ts';
-import type { ResolveCredential } from './credentials/attach.ts';
+import { createAttach, resolveDeclared } from './credentials/attach.ts';
 import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
 import type { Host } from './exchange/authority.ts';
@@ -198,7 +197,7 @@ function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => vo
   const { live, lanes, metrics, onOutcome } = rooms;
   const findRoute = createFindRoute({ resolver: rooms.resolver ?? systemResolver(), guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
-    resolve: resolveFrom(live),
+    resolve: resolveDeclared,
     onUnavailable: (credential) => metrics.credentialFailed(credential, 'unavailable'),
   });
   const send = createSend({
@@ -227,10 +226,6 @@ function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => vo
     writeRefusal,
     record,
   };
-}
-
-function resolveFrom(live: LiveConfig): ResolveCredential {
-  return (id) => live.current().credentials.get(id) ?? { unavailable: 'no credential of this id is declared' };
 }
 
 /** Node drops NODE_EXTRA_CA_CERTS where roots are named one by one; an operator who set it means it for upstreams too. */

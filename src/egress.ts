@@ -17,7 +17,7 @@ export interface Steps {
   readonly identify: (intent: Intent, registry: Snapshot['sandboxes']) => Sandbox | Refusal;
   readonly decide: (intent: Intent, sandbox: Sandbox) => Permit | Refusal;
   readonly findRoute: (permit: Permit, trace: Trace, dnsMs: number) => Later<Route | Refusal>;
-  readonly attachCredentials: (route: Route) => Later<Dispatch | Refusal>;
+  readonly attachCredentials: (route: Route, declared: Snapshot['credentials']) => Later<Dispatch | Refusal>;
   readonly send: (dispatch: Dispatch, trace: Trace, limits: Limits) => Promise<Refusal | undefined>;
   readonly writeRefusal: (arrival: Arrival, verdict: Refusal | Fault) => number;
   readonly record: (outcome: Outcome) => void;
@@ -57,7 +57,7 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     const route = found instanceof Promise ? await found : found;
     if (isRefusal(route)) return route;
     if (isTunnel) return live(await arrival.open(permit.rule.passthrough), trace);
-    const attached = steps.attachCredentials(route);
+    const attached = steps.attachCredentials(route, snapshot.credentials);
     const dispatch = attached instanceof Promise ? await attached : attached;
     if (isRefusal(dispatch)) return dispatch;
     trace.credentials = dispatch.credentials;

@@ -21,7 +21,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import type { Compiled } from '../config/compile.ts';
-import { createAttach } from '../credentials/attach.ts';
+import { createAttach, resolveDeclared } from '../credentials/attach.ts';
 import { createEgress } from '../egress.ts';
 import type { Steps } from '../egress.ts';
 import { parseAuthority } from '../exchange/authority.ts';
@@ -132,9 +132,7 @@ class House {
       identify,
       decide,
       findRoute: createFindRoute({ resolver, guard, warm: () => undefined }),
-      attachCredentials: createAttach({
-        resolve: (id) => compiled().credentials.get(id) ?? { unavailable: 'no credential of this id is declared' },
-      }),
+      attachCredentials: createAttach({ resolve: resolveDeclared }),
       record,
     };
     this.#road = { dial: createDial({ guard }), trust: trustFrom(compiled) };

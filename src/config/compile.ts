@@ -60,7 +60,7 @@ export async function compileConfig(config: Config, options: CompileOptions): Pr
   const upstreamCa = await readRoots(config.upstream.ca, context);
   warnOfOpenDoor(config, findings);
   if (findings.problems.length > 0) return { problems: findings.problems, watched: sources.watched };
-  const snapshot: Snapshot = { generation: options.generation, sandboxes, limits: limitsOf(config) };
+  const snapshot: Snapshot = { generation: options.generation, sandboxes, limits: limitsOf(config), credentials };
   const compiled = { snapshot, credentials, upstreamCa, warnings: findings.warnings, watched: sources.watched, config };
   return { compiled, digest: sources.digest(), lastGood: sources.lastGood };
 }

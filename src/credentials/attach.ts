@@ -5,24 +5,38 @@ import { formatAuthority } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
 import { endToEndFields, fieldValue, isFieldName, isFieldValue, looseName } from '../exchange/header-fields.ts';
 import type { Injection, TransformField } from '../exchange/rule.ts';
+import type { Resolution, Snapshot } from '../exchange/snapshot.ts';
 import { makeDispatch } from '../exchange/stages.ts';
 import type { Arrival, Dispatch, Route } from '../exchange/stages.ts';
 
-/** What a credential id stands for right now. */
-export type Resolution = { readonly fields: readonly TransformField[] } | { readonly unavailable: string };
+/** The credentials that the exchange's own snapshot declares: those its rule meant (invariant 7). */
+type Declared = Snapshot['credentials'];
 
-/** Looks a credential up. A promise only where it must be fetched; a throw or a rejection counts as unavailable. */
-export type ResolveCredential = (id: string, sandbox: string) => Resolution | Promise<Resolution>;
+/**
+ * Looks a credential up, first among those that the exchange's snapshot declares. A promise only where it must be fetched; a throw or
+ * a rejection counts as unavailable.
+ */
+export type ResolveCredential = (id: string, sandbox: string, declared: Declared) => Resolution | Promise<Resolution>;
 
 /** Route in, Dispatch or Refusal out; synchronous unless the credential must be fetched. Throws `credential_unavailable`. */
-export type AttachCredentials = <A extends Arrival>(route: Route<A>) => Dispatch<A> | Refusal | Promise<Dispatch<A> | Refusal>;
+export type AttachCredentials = <A extends Arrival>(
+  route: Route<A>,
+  declared: Declared,
+) => Dispatch<A> | Refusal | Promise<Dispatch<A> | Refusal>;
+
+/** The lookup where nothing but the configuration declares credentials. */
+export const resolveDeclared: ResolveCredential = (id, _sandbox, declared) =>
+  declared.get(id) ?? { unavailable: 'no credential of this id is declared' };
 
 /** Builds the step. `onUnavailable` hears of each failure, for the metrics. */
 export function createAttach(options: {
   readonly resolve: ResolveCredential;
   readonly onUnavailable?: (credential: string) => void;
 }): AttachCredentials {
-  return (route) => {
+  // The last preparation of each injection: it changes only when the credential does, and costs more than all the rest of this step.
+  const preparations = new WeakMap<Injection, Prepared>();
+
+  return (route, declared) => {
     const { intent, rule, sandbox } = route.permit;
     const { injection } = rule;
     if (injection === undefined || intent.arrival.purpose === 'passthrough') return bare(route);
@@ -31,8 +45,8 @@ export function createAttach(options: {
       return new Refusal('plaintext_credential', detail, rule.id);
     }
     const { credential } = injection;
-    if (credential === undefined) return dispatch(route, injection, prepare(injection, NO_FIELDS));
-    const found = resolveNow(credential, sandbox.id);
+    if (credential === undefined) return dispatch(route, injection, prepared(injection, NO_FIELDS));
+    const found = resolveNow(credential, sandbox.id, declared);
     if (!(found instanceof Promise)) return putOn(route, injection, found);
     return found.then(
       (resolution) => putOn(route, injection, resolution),
@@ -43,14 +57,22 @@ export function createAttach(options: {
   function putOn<A extends Arrival>(route: Route<A>, injection: Injection, resolution: Resolution): Dispatch<A> {
     const credential = injection.credential ?? '';
     if ('unavailable' in resolution) return unavailable(credential, new Error(resolution.unavailable));
-    const prepared = prepare(injection, resolution.fields);
-    if (!prepared.sound) return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
-    return dispatch(route, injection, prepared);
+    const ready = prepared(injection, resolution.fields);
+    if (!ready.sound) return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
+    return dispatch(route, injection, ready);
   }
 
-  function resolveNow(credential: string, sandbox: string): Resolution | Promise<Resolution> {
+  function prepared(injection: Injection, resolved: readonly TransformField[]): Prepared {
+    const last = preparations.get(injection);
+    if (last?.resolved === resolved) return last;
+    const fresh = prepare(injection, resolved);
+    preparations.set(injection, fresh);
+    return fresh;
+  }
+
+  function resolveNow(credential: string, sandbox: string, declared: Declared): Resolution | Promise<Resolution> {
     try {
-      return options.resolve(credential, sandbox);
+      return options.resolve(credential, sandbox, declared);
     } catch (error) {
       return unavailable(credential, error);
     }
@@ -106,22 +128,15 @@ interface Prepared {
   readonly credentials: readonly string[];
 }
 
-/** The last preparation of each injection: it changes only when the credential does, and costs more than all the rest of this step. */
-const PREPARED = new WeakMap<Injection, Prepared>();
-
 function prepare(injection: Injection, resolved: readonly TransformField[]): Prepared {
-  const last = PREPARED.get(injection);
-  if (last?.resolved === resolved) return last;
   const fields = overlay(resolved, injection.transform);
-  const prepared: Prepared = {
+  return {
     resolved,
     fields,
     sound: resolved.every(canStand),
     dropped: droppedNames(fields, injection),
     credentials: credentialsIn(fields, injection, resolved),
   };
-  PREPARED.set(injection, prepared);
-  return prepared;
 }
 
 /** The credential's id where one of its fields is among those put on: a transform may have replaced them all. */

@@ -1,5 +1,6 @@
 // What one exchange is judged by: an immutable picture of the live configuration, taken once when the request arrives.
 // A reload makes a new one and swaps the reference; nothing in it may be edited (invariant 7).
+import type { TransformField } from './rule.ts';
 import type { Sandbox } from './stages.ts';
 
 /** Limits and deadlines in force. Durations in `ms`, sizes in bytes. */
@@ -49,10 +50,15 @@ export interface SandboxRegistry {
   readonly ids: readonly string[];
 }
 
+/** What a credential id stands for: the fields that it puts on, or why it cannot. */
+export type Resolution = { readonly fields: readonly TransformField[] } | { readonly unavailable: string };
+
 /** The live configuration as one exchange sees it. */
 export interface Snapshot {
   /** Rises by one with each accepted reload */
   readonly generation: number;
   readonly sandboxes: SandboxRegistry;
   readonly limits: Limits;
+  /** The credentials that the configuration declares, by id. Beside the rules that name them: a reload must not give an id another secret half-way */
+  readonly credentials: ReadonlyMap<string, Resolution>;
 }

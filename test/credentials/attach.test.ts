@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { createAttach } from '../../src/credentials/attach.ts';
-import type { ResolveCredential, Resolution } from '../../src/credentials/attach.ts';
+import { createAttach, resolveDeclared } from '../../src/credentials/attach.ts';
+import type { ResolveCredential } from '../../src/credentials/attach.ts';
 import { Fault, isRefusal } from '../../src/exchange/codes.ts';
 import { fieldValues } from '../../src/exchange/header-fields.ts';
 import type { Injection } from '../../src/exchange/rule.ts';
+import type { Resolution } from '../../src/exchange/snapshot.ts';
 import type { Arrival, Dispatch } from '../../src/exchange/stages.ts';
 import {
   ceilingAt,
@@ -27,7 +28,7 @@ function attach(
   injection: Injection | undefined,
   resolve: ResolveCredential = STORED,
 ): Outcome | Promise<Outcome> {
-  return createAttach({ resolve })(routeOf(arrival, ruleOf({ id: 'api.test', injection })));
+  return createAttach({ resolve })(routeOf(arrival, ruleOf({ id: 'api.test', injection })), new Map());
 }
 
 function attachNow(arrival: Arrival, injection?: Injection, resolve?: ResolveCredential): Dispatch {
@@ -295,12 +296,22 @@ describe('a credential that cannot be had', () => {
     const step = createAttach({ resolve, onUnavailable: (id) => heard.push(id) });
     const route = routeOf(exchangeArrival({ ceiling: TUNNEL }), ruleOf({ injection: credential() }));
     const fault: unknown = await Promise.resolve()
-      .then(() => step(route))
+      .then(() => step(route, new Map()))
       .catch((error: unknown) => error);
     expect(fault).toBeInstanceOf(Fault);
     expect(fault).toMatchObject({ code: 'credential_unavailable', message: 'the credential "github" cannot be resolved' }); // E08
     expect(String(fault) + String((fault as Fault).cause)).not.toContain('sentinel');
     expect(heard).toEqual(['github']);
+  });
+
+  it('takes what the snapshot of the exchange declares, and nothing that another one does', () => {
+    const step = createAttach({ resolve: resolveDeclared });
+    const route = routeOf(exchangeArrival({ ceiling: TUNNEL }), ruleOf({ injection: credential() }));
+    const declaring = (value: string) => new Map([['github', { fields: secretFields({ Authorization: value }) }]]);
+    const sent = (declared: ReadonlyMap<string, Resolution>) => (step(route, declared) as Dispatch).fields;
+    expect(fieldValues(sent(declaring('old')), 'authorization')).toEqual(['old']);
+    expect(fieldValues(sent(declaring('new')), 'authorization')).toEqual(['new']);
+    expect(() => sent(new Map())).toThrow('the credential "github" cannot be resolved');
   });
 
   it('waits for one that must be fetched, for the sandbox that asks', async () => {

@@ -112,6 +112,25 @@ describe('invariant 7: one policy for one exchange', () => {
     expect(generations(plain)).toEqual(['first', 'second']);
   });
 
+  it('sends an exchange that waits for the resolver with the secret that its rule meant, though the id stands for another now', async () => {
+    const lent = (domain: string, token: string) => ({
+      network: {
+        allowlist: [{ domain, ports: [plain.port], addresses: LOOPBACK, credential: 'lent', allow_plaintext: true }],
+      },
+      credentials: { lent: { type: 'bearer_token', token } },
+    });
+    await house.reconfigure(lent('held.test', 'of-the-old-host'));
+    plain.seen.length = 0;
+    const held = inAbsoluteForm.send(house, `held.test:${plain.port}`);
+    await asked.opened;
+    await house.reconfigure(lent('api.test', 'of-the-new-host'));
+    resolved.open();
+    expect((await held).status).toBe(200);
+    expect(plain.seen.flatMap(({ fields }) => valuesOf(fields, 'authorization'))).toEqual(['Bearer of-the-old-host']);
+    expect((await inAbsoluteForm.send(house, `api.test:${plain.port}`)).status).toBe(200);
+    expect(plain.seen.flatMap(({ fields }) => valuesOf(fields, 'authorization')).slice(1)).toEqual(['Bearer of-the-new-host']);
+  });
+
   it('judges the next request of an open tunnel by the new policy', async () => {
     secure.seen.length = 0;
     const tunnel = await openSecureTunnel(house, `api.test:${secure.port}`);
