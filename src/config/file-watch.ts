@@ -23,7 +23,8 @@ export interface FileWatchOptions {
   /** How often the places are looked at without an event, in `ms`; default 2000 */
   readonly lookMs?: number;
   readonly changed: () => void;
-  readonly failed: (error: unknown) => void;
+  /** Hears once of each folder that has no events; its changes are seen at the looks alone */
+  readonly failed: (directory: string, error: unknown) => void;
 }
 
 /** Starts a watch on the files; resolves when changes are seen. */
@@ -35,9 +36,11 @@ export async function watchFiles(options: FileWatchOptions): Promise<FileWatch> 
 }
 
 class Watching implements FileWatch {
-  readonly #failed: (error: unknown) => void;
+  readonly #failed: FileWatchOptions['failed'];
   readonly #burst: Burst;
   readonly #watchers = new Map<string, FSWatcher>();
+  /** Folders whose failure has been told */
+  readonly #told = new Set<string>();
   #places: ReadonlySet<string> = new Set();
   #seen = '';
   #timer: NodeJS.Timeout | undefined = undefined;
@@ -77,7 +80,7 @@ class Watching implements FileWatch {
     return Promise.resolve();
   }
 
-  /** Brings the watched folders in line; one that does not exist is tried again at the next look. */
+  /** Brings the watched folders in line; one that cannot be watched is tried again at each look. */
   #watchDirectories(wanted: ReadonlySet<string>): void {
     if (this.#closed) return;
     for (const [directory, watcher] of this.#watchers) {
@@ -97,12 +100,18 @@ class Watching implements FileWatch {
       });
       watcher.on('error', (error) => {
         this.#drop(directory, watcher);
-        this.#failed(error);
+        this.#tell(directory, error);
       });
       this.#watchers.set(directory, watcher);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.#failed(error);
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') this.#tell(directory, error);
     }
+  }
+
+  #tell(directory: string, error: unknown): void {
+    if (this.#told.has(directory)) return;
+    this.#told.add(directory);
+    this.#failed(directory, error);
   }
 
   #drop(directory: string, watcher: FSWatcher): void {

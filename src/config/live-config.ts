@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import type { Compiled } from './compile.ts';
 import { watchFiles } from './file-watch.ts';
 import type { FileWatch } from './file-watch.ts';
-import { graceEnds } from './source-reader.ts';
+import { graceLeft } from './source-reader.ts';
 import { loadConfig } from './load.ts';
 import type { LoadResult } from './load.ts';
 import { formatProblem } from './problem.ts';
@@ -109,8 +109,10 @@ class Live implements LiveConfig {
     this.#watch = await watchFiles({
       paths: [this.#file, ...this.#loaded.compiled.watched],
       changed: () => this.#lookAgain(),
-      failed: (error) =>
-        this.#options.log.error('the config can no longer be watched; reload by SIGHUP or the admin API', { cause: error }),
+      failed: (directory, error) =>
+        this.#options.log.warn(`folder "${directory}" cannot be watched: its changes are seen by polling, within seconds`, {
+          cause: error,
+        }),
     });
     await this.reload();
   }
@@ -144,12 +146,12 @@ class Live implements LiveConfig {
     return result;
   }
 
-  /** Looks again when a vanished secret has had its grace, so that it goes out of use without anyone touching a file. */
+  /** Looks again when a vanished source has had its grace, so that it goes out of use without anyone touching a file. */
   #comeBack(): void {
     clearTimeout(this.#comingBack);
-    const ends = graceEnds(this.#loaded.lastGood);
-    if (ends === undefined || this.#closed) return;
-    this.#comingBack = setTimeout(() => this.#lookAgain(), Math.max(0, ends - Date.now()) + 10).unref();
+    const left = graceLeft(this.#loaded.lastGood, Date.now());
+    if (left === undefined || this.#closed) return;
+    this.#comingBack = setTimeout(() => this.#lookAgain(), left + 10).unref();
   }
 
   #adopt(loaded: LoadResult, before: Loaded): ReloadResult {

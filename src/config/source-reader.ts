@@ -1,6 +1,7 @@
 // Reads what a config refers to, each file or variable once for one load, and remembers the last good reading of each.
 // A file that vanishes or is emptied in the middle of a rotation keeps its last good value for a while, and a warning says so;
-// after that it counts as gone, so that removing a secret takes it out of use. One that holds something malformed is a problem. Digests are of secrets: they must never leave this process.
+// after that it counts as gone, so that removing it takes it out of use. One that holds something malformed is a problem.
+// Digests are of secrets: they must never leave this process.
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -9,25 +10,32 @@ import type { SecretReading, SecretSource } from '../credentials/secret-source.t
 import type { Secret } from '../foundation/secret.ts';
 import type { Findings, KeyPath } from './problem.ts';
 
-/** How long a vanished secret is still used, in `ms`: longer than any rotation, shorter than anyone waits for a revocation. */
+/** How long what a vanished file held is still used, in `ms`: longer than any rotation, shorter than anyone waits for a revocation. */
 export const GRACE_MS = 30_000;
 
-/** A secret that was read, and since when its source is gone (epoch `ms`), if it is. */
-interface GoodSecret {
-  readonly secret: Secret;
+const STAYS = `stays in use for ${GRACE_MS / 1000} s`;
+
+/** What was read, and since when its source is gone (epoch `ms`), if it is. */
+interface Good<Value> {
+  readonly value: Value;
   readonly goneSince: number | undefined;
 }
 
 /** Last good readings, to be handed to the next load: secrets by source, other files by absolute path. */
 export interface LastGood {
-  readonly secrets: ReadonlyMap<string, GoodSecret>;
-  readonly texts: ReadonlyMap<string, string>;
+  readonly secrets: ReadonlyMap<string, Good<Secret>>;
+  readonly texts: ReadonlyMap<string, Good<string>>;
 }
 
-/** When the first vanished secret has to go out of use (epoch `ms`); undefined where none has vanished. */
-export function graceEnds(lastGood: LastGood): number | undefined {
-  const gone = [...lastGood.secrets.values()].flatMap(({ goneSince }) => goneSince ?? []);
-  return gone.length === 0 ? undefined : Math.min(...gone) + GRACE_MS;
+/**
+ * `ms` until the next vanished source has to go out of use; undefined where none is waited for. One whose time is past counts no
+ * more: the look at its end was rejected, and another one before something has changed would be too.
+ */
+export function graceLeft(lastGood: LastGood, now: number): number | undefined {
+  const left = [...lastGood.secrets.values(), ...lastGood.texts.values()]
+    .flatMap(({ goneSince }) => (goneSince === undefined ? [] : [goneSince + GRACE_MS - now]))
+    .filter((ms) => ms > 0);
+  return left.length === 0 ? undefined : Math.min(...left);
 }
 
 /** What the first load has behind it. */
@@ -48,8 +56,8 @@ export class SourceReader {
   readonly #findings: Findings;
   readonly #readings = new Map<string, Promise<SecretReading>>();
   readonly #watched = new Set<string>();
-  readonly #good = new Map<string, GoodSecret>();
-  readonly #texts = new Map<string, string>();
+  readonly #good = new Map<string, Good<Secret>>();
+  readonly #texts = new Map<string, Good<string>>();
 
   constructor(options: SourceOptions, findings: Findings) {
     this.#options = options;
@@ -68,8 +76,8 @@ export class SourceReader {
   /** Changes when anything that was read changed. */
   digest(): string {
     return createHash('sha256')
-      .update(digestSecrets(new Map([...this.#good].map(([key, { secret }]) => [key, secret]))))
-      .update(JSON.stringify([...this.#texts]))
+      .update(digestSecrets(new Map([...this.#good].map(([key, { value }]) => [key, value]))))
+      .update(JSON.stringify([...this.#texts].map(([file, { value }]) => [file, value])))
       .digest('hex');
   }
 
@@ -82,17 +90,17 @@ export class SourceReader {
     return this.#once(key, path, () => readSecret(source, this.#options));
   }
 
-  /** Reads a file that is no secret, as text. */
+  /** Reads a file that is no secret, as text; warnings go to the findings under `keyPath`, problems are the caller's to report. */
   async text(path: string, keyPath: KeyPath): Promise<{ readonly text: string } | { readonly problem: string }> {
     const file = resolve(this.#options.baseDirectory, path);
     this.#watched.add(file);
     const reading = await readText(file, path);
-    const last = this.#options.lastGood.texts.get(file);
-    if ('problem' in reading && last === undefined) return reading;
-    if ('problem' in reading) this.#findings.warn(keyPath, `${reading.problem}; its last good content stays in use`);
-    const text = 'text' in reading ? reading.text : (last ?? '');
-    this.#texts.set(file, text);
-    return { text };
+    const good =
+      'text' in reading ? { value: reading.text, goneSince: undefined } : this.#inGrace(this.#options.lastGood.texts.get(file));
+    if (good === undefined) return reading;
+    if ('problem' in reading) this.#findings.warn(keyPath, `${reading.problem}; its last good content ${STAYS}`);
+    this.#texts.set(file, good);
+    return { text: good.value };
   }
 
   #once(key: string, path: KeyPath, read: () => Promise<SecretReading>): Promise<SecretReading> {
@@ -106,17 +114,23 @@ export class SourceReader {
   #keepOrFallBack(key: string, path: KeyPath, fresh: SecretReading): SecretReading {
     if (fresh.kind === 'malformed') return fresh;
     if (fresh.kind === 'missing') {
-      const last = this.#options.lastGood.secrets.get(key);
-      const now = (this.#options.now ?? Date.now)();
-      const goneSince = last?.goneSince ?? now;
-      if (last === undefined || now - goneSince >= GRACE_MS) return fresh;
-      this.#good.set(key, { secret: last.secret, goneSince });
-      this.#findings.warn(path, `${fresh.problem}; its last good value stays in use for ${GRACE_MS / 1000} s`);
-      return { kind: 'read', secret: last.secret, warning: undefined };
+      const good = this.#inGrace(this.#options.lastGood.secrets.get(key));
+      if (good === undefined) return fresh;
+      this.#good.set(key, good);
+      this.#findings.warn(path, `${fresh.problem}; its last good value ${STAYS}`);
+      return { kind: 'read', secret: good.value, warning: undefined };
     }
-    this.#good.set(key, { secret: fresh.secret, goneSince: undefined });
+    this.#good.set(key, { value: fresh.secret, goneSince: undefined });
     if (fresh.warning !== undefined) this.#findings.warn(path, fresh.warning);
     return fresh;
+  }
+
+  /** What stays in use of a source that is gone: its last good reading, until the grace is over. */
+  #inGrace<Value>(last: Good<Value> | undefined): Good<Value> | undefined {
+    if (last === undefined) return undefined;
+    const now = (this.#options.now ?? Date.now)();
+    const goneSince = last.goneSince ?? now;
+    return now - goneSince < GRACE_MS ? { value: last.value, goneSince } : undefined;
   }
 }
 

@@ -442,7 +442,7 @@ describe('roots for upstreams', () => {
     const later = await compile(text, {}, good);
     expect('compiled' in later && [later.compiled.upstreamCa, later.compiled.warnings]).toEqual([
       [pem],
-      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its last good content stays in use'],
+      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its last good content stays in use for 30 s'],
     ]);
     expect('digest' in later && later.digest).toBe('digest' in good && good.digest);
   });

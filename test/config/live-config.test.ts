@@ -7,8 +7,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ConfigError, openLiveConfig } from '../../src/config/live-config.ts';
 import type { LiveConfig, ReloadResult } from '../../src/config/live-config.ts';
+import { watchFiles } from '../../src/config/file-watch.ts';
+import { GRACE_MS, graceLeft } from '../../src/config/source-reader.ts';
 import { parseHost } from '../../src/exchange/authority.ts';
 import type { Host } from '../../src/exchange/authority.ts';
+import { Secret } from '../../src/foundation/secret.ts';
 
 let folder: string;
 let live: LiveConfig | undefined;
@@ -264,6 +267,53 @@ describe('the watch', () => {
     await config.close();
     await writeFile(file(), allow('two.example'));
     expect(allows(config, 'one.example')).toBe(true);
+  });
+});
+
+describe('a folder that the system cannot watch', () => {
+  it('is told of once, and its changes are seen by polling', async () => {
+    await writeFile(file('plain'), 'no folder');
+    await writeFile(file('real'), '0');
+    const told: string[] = [];
+    const changes = new EventEmitter();
+    const watch = await watchFiles({
+      paths: [file('plain/deeper/hub'), file('real')],
+      settleMs: 20,
+      lookMs: 1,
+      changed: () => void changes.emit('change'),
+      failed: (directory) => void told.push(directory),
+    });
+    try {
+      // Each burst lasts many looks, and each look tries to watch anew.
+      for (const text of ['1', '2', '3']) {
+        const seen = once(changes, 'change', { signal: AbortSignal.timeout(10_000) });
+        await writeFile(file('real'), text);
+        await seen;
+      }
+      expect(told).toEqual([file('plain/deeper')]);
+    } finally {
+      await watch.close();
+    }
+  });
+});
+
+describe('what is left of the grace of vanished sources', () => {
+  const goneFor = (...times: (number | undefined)[]) => ({
+    secrets: new Map(times.slice(0, 1).map((ms, i) => [`s${i}`, { value: new Secret('x'), goneSince: since(ms) }])),
+    texts: new Map(times.slice(1).map((ms, i) => [`t${i}`, { value: 'x', goneSince: since(ms) }])),
+  });
+  const now = 1_000_000;
+  const since = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
+  it.each([
+    { name: 'nothing was read', times: [], left: undefined },
+    { name: 'nothing is gone', times: [undefined, undefined], left: undefined },
+    { name: 'a secret has just gone', times: [0], left: GRACE_MS },
+    { name: 'a root has just gone', times: [undefined, 0], left: GRACE_MS },
+    { name: 'the grace is all but over', times: [GRACE_MS - 1], left: 1 },
+    { name: 'the grace is over, and the load at its end was rejected', times: [GRACE_MS], left: undefined },
+    { name: 'one grace is over and another is not', times: [GRACE_MS + 5, 10], left: GRACE_MS - 10 },
+  ])('is $left ms where $name', ({ times, left }) => {
+    expect(graceLeft(goneFor(...times), now)).toBe(left);
   });
 });
 
