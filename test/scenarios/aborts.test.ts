@@ -2,17 +2,18 @@
 // leaves exactly one line that says who broke it off.
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import type http from 'node:http';
 import type net from 'node:net';
 import tls from 'node:tls';
 import type { Duplex } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Outcome } from '../../src/exchange/trace.ts';
+import { clientHello } from '../support/client-hellos.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
 import type { Outside, Upstream } from '../support/outside.ts';
 import { connectTo, openSecureTunnel, openTunnel, readAnswer, sendRaw } from '../support/sandbox-client.ts';
+import { openScript } from '../support/scripted-upstream.ts';
 
 let outside: Outside;
 let secure: Upstream;
@@ -23,22 +24,15 @@ let onRaw: (socket: net.Socket) => void = () => undefined;
 /** A port that nobody listens on any more */
 let gonePort: number;
 let house: House;
-const routes = new Map<string, (request: http.IncomingMessage, response: http.ServerResponse) => void>();
+const script = openScript();
 const escaped: unknown[] = [];
 const escape = (error: unknown): void => void escaped.push(error);
 
 beforeAll(async () => {
   process.on('uncaughtException', escape).on('unhandledRejection', escape);
   outside = await openOutside();
-  const answer = (request: http.IncomingMessage, response: http.ServerResponse): void => {
-    request.on('error', () => undefined);
-    response.on('error', () => undefined);
-    const path = /^[^?]*/.exec(request.url ?? '')?.[0] ?? '';
-    const route = routes.get(path) ?? (() => request.resume().on('end', () => response.end('ok')));
-    route(request, response);
-  };
-  secure = await startUpstream({ tls: outside, raw: answer });
-  plain = await startUpstream({ raw: answer });
+  secure = await startUpstream({ tls: outside, raw: script.answer });
+  plain = await startUpstream({ raw: script.answer });
   raw = await startRaw((socket) => onRaw(socket));
   const gone = await startRaw(() => undefined);
   gonePort = gone.port;
@@ -84,26 +78,6 @@ function nextRaw(): Promise<net.Socket> {
       socket.once('data', () => resolve(socket));
     };
   });
-}
-
-/** Resolves with the next request of an upstream for this path, unanswered. */
-function nextAt(path: string): Promise<{ readonly request: http.IncomingMessage; readonly response: http.ServerResponse }> {
-  return new Promise((resolve) => {
-    routes.set(path, (request, response) => resolve({ request, response }));
-  });
-}
-
-/** The first bytes of a handshake with a host: a whole ClientHello. */
-async function clientHello(host: string): Promise<Buffer> {
-  let keep: (hello: Buffer) => void = () => undefined;
-  const heard = new Promise<Buffer>((resolve) => (keep = resolve));
-  const catcher = await startRaw((socket) => socket.once('data', keep));
-  const client = tls.connect({ port: catcher.port, host: '127.0.0.1', servername: host });
-  client.on('error', () => undefined);
-  const hello = await heard;
-  client.destroy();
-  await catcher.close();
-  return hello;
 }
 
 /** TLS over an open tunnel, with the socket under it at hand. */
@@ -190,7 +164,7 @@ describe('a sandbox that resets its connection', () => {
       purpose: 'exchange',
       reason: 'client_closed',
       act: async () => {
-        const arrived = nextAt('/reset-upload');
+        const arrived = script.nextAt('/reset-upload');
         const socket = await connectTo(house.port);
         socket.write(`${start('POST', '/reset-upload')}Content-Length: 100\r\n\r\nsome`);
         const { request } = await arrived;
@@ -204,7 +178,7 @@ describe('a sandbox that resets its connection', () => {
       purpose: 'exchange',
       reason: 'client_closed',
       act: async () => {
-        const arrived = nextAt('/reset-upload');
+        const arrived = script.nextAt('/reset-upload');
         const { under, secured } = await tunnelWithin();
         secured.write(`POST /reset-upload HTTP/1.1\r\nHost: api.test:${secure.port}\r\nContent-Length: 100\r\n\r\nsome`);
         const { request } = await arrived;
@@ -218,7 +192,7 @@ describe('a sandbox that resets its connection', () => {
       purpose: 'exchange',
       reason: 'client_closed',
       act: async () => {
-        const arrived = nextAt('/reset-waiting');
+        const arrived = script.nextAt('/reset-waiting');
         const socket = await connectTo(house.port);
         socket.write(`${start('GET', '/reset-waiting')}\r\n`);
         const { request } = await arrived;
@@ -231,7 +205,7 @@ describe('a sandbox that resets its connection', () => {
       purpose: 'exchange',
       reason: 'client_closed',
       act: async () => {
-        const arrived = nextAt('/reset-answer');
+        const arrived = script.nextAt('/reset-answer');
         const socket = await connectTo(house.port);
         socket.write(`${start('GET', '/reset-answer')}\r\n`);
         const { response } = await arrived;

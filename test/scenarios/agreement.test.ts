@@ -3,6 +3,7 @@
 import type net from 'node:net';
 import tls from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { helloMessage, inRecords, serverNames } from '../support/client-hellos.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside, startRaw, startUpstream, valuesOf } from '../support/outside.ts';
@@ -65,27 +66,9 @@ function rotate(addresses: readonly string[]): () => readonly string[] {
   };
 }
 
-/** A ClientHello as bytes, with server names of our choice; enough of one to be read, not to be answered. */
-function clientHello(serverNames: readonly (string | Buffer)[], copies = 1): Buffer {
-  const sized = (bytes: Buffer, width: number): Buffer => {
-    const length = Buffer.alloc(width);
-    length.writeUIntBE(bytes.length, 0, width);
-    return Buffer.concat([length, bytes]);
-  };
-  const entries = serverNames.map((name) => Buffer.concat([Buffer.from([0]), sized(Buffer.from(name), 2)]));
-  const extension = Buffer.concat([Buffer.from([0, 0]), sized(sized(Buffer.concat(entries), 2), 2)]);
-  const extensions = sized(Buffer.concat(Array<Buffer>(copies).fill(extension)), 2);
-  const suites = sized(Buffer.from([0x13, 0x01, 0xc0, 0x2b]), 2);
-  const body = Buffer.concat([
-    Buffer.from([3, 3]),
-    Buffer.alloc(32, 7),
-    sized(Buffer.alloc(0), 1),
-    suites,
-    Buffer.from([1, 0]),
-    extensions,
-  ]);
-  const handshake = Buffer.concat([Buffer.from([1]), sized(body, 3)]);
-  return Buffer.concat([Buffer.from([0x16, 3, 1]), sized(handshake, 2)]);
+/** A ClientHello in one record. */
+function helloOf(...extensions: readonly Buffer[]): Buffer {
+  return inRecords(helloMessage(extensions));
 }
 
 /** All that comes through a tunnel until it ends. */
@@ -103,13 +86,13 @@ const UNRECOGNIZED_NAME = 112;
 
 describe('the ClientHello', () => {
   it.each([
-    { name: 'another allowed host', hello: clientHello(['other.test']) },
-    { name: 'a host with the allowed one as its tail', hello: clientHello(['evil.allowed.test']) },
-    { name: 'NUL after the allowed host', hello: clientHello(['allowed.test\0.evil.test']) },
-    { name: 'NUL before the allowed host', hello: clientHello(['evil.test\0allowed.test']) },
-    { name: 'an empty name', hello: clientHello(['']) },
-    { name: 'raw bytes', hello: clientHello([Buffer.from([0xff, 0xfe])]) },
-    { name: 'an address', hello: clientHello(['127.0.0.1']) },
+    { name: 'another allowed host', hello: helloOf(serverNames('other.test')) },
+    { name: 'a host with the allowed one as its tail', hello: helloOf(serverNames('evil.allowed.test')) },
+    { name: 'NUL after the allowed host', hello: helloOf(serverNames('allowed.test\0.evil.test')) },
+    { name: 'NUL before the allowed host', hello: helloOf(serverNames('evil.test\0allowed.test')) },
+    { name: 'an empty name', hello: helloOf(serverNames('')) },
+    { name: 'raw bytes', hello: helloOf(serverNames(Buffer.from([0xff, 0xfe]))) },
+    { name: 'an address', hello: helloOf(serverNames('127.0.0.1')) },
   ])('that names $name is answered with unrecognized_name, and no upstream hears of it', async ({ hello }) => {
     const before = { connections: secure.connections, asked: house.resolved.length, from: house.outcomes.length };
     const { socket } = await openTunnel(house, `allowed.test:${secure.port}`);
@@ -124,9 +107,9 @@ describe('the ClientHello', () => {
   });
 
   it.each([
-    { name: 'two names of which the first is right', hello: clientHello(['allowed.test', 'other.test']) },
-    { name: 'two names of which the second is right', hello: clientHello(['other.test', 'allowed.test']) },
-    { name: 'the extension twice', hello: clientHello(['allowed.test'], 2) },
+    { name: 'two names of which the first is right', hello: helloOf(serverNames('allowed.test', 'other.test')) },
+    { name: 'two names of which the second is right', hello: helloOf(serverNames('other.test', 'allowed.test')) },
+    { name: 'the extension twice', hello: helloOf(serverNames('allowed.test'), serverNames('allowed.test')) },
   ])('with $name opens no tunnel either', async ({ hello }) => {
     const from = house.outcomes.length;
     const { socket } = await openTunnel(house, `allowed.test:${secure.port}`);

@@ -1,14 +1,15 @@
 // What is too much or too slow: every wait and every size has an end, and where an answer can still be given it is one to read.
 import { once } from 'node:events';
 import type http from 'node:http';
-import tls from 'node:tls';
 import type { Duplex } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { clientHello } from '../support/client-hellos.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
 import type { Outside, Upstream } from '../support/outside.ts';
 import { connectTo, openSecureTunnel, openTunnel, readAnswer, sendRaw } from '../support/sandbox-client.ts';
+import { openScript } from '../support/scripted-upstream.ts';
 
 let outside: Outside;
 let secure: Upstream;
@@ -19,19 +20,12 @@ let big: Upstream;
 let house: House;
 /** Small limits */
 let strict: House;
-const routes = new Map<string, (request: http.IncomingMessage, response: http.ServerResponse) => void>();
+const script = openScript();
 
 beforeAll(async () => {
   outside = await openOutside();
-  const answer = (request: http.IncomingMessage, response: http.ServerResponse): void => {
-    request.on('error', () => undefined);
-    response.on('error', () => undefined);
-    const path = /^[^?]*/.exec(request.url ?? '')?.[0] ?? '';
-    const route = routes.get(path) ?? (() => request.resume().on('end', () => response.end('ok')));
-    route(request, response);
-  };
-  secure = await startUpstream({ tls: outside, raw: answer });
-  plain = await startUpstream({ raw: answer });
+  secure = await startUpstream({ tls: outside, raw: script.answer });
+  plain = await startUpstream({ raw: script.answer });
   // Node's own server would refuse large fields before ours has shown whether it lets them pass.
   big = await startRaw((socket) => {
     let head = '';
@@ -74,26 +68,6 @@ function start(method: string, path: string, port = plain.port): string {
   return `${method} http://plain.test:${port}${path} HTTP/1.1\r\nHost: plain.test:${port}\r\n`;
 }
 
-/** Resolves with the next request of an upstream for this path, unanswered. */
-function nextAt(path: string): Promise<{ readonly request: http.IncomingMessage; readonly response: http.ServerResponse }> {
-  return new Promise((resolve) => {
-    routes.set(path, (request, response) => resolve({ request, response }));
-  });
-}
-
-/** The first bytes of a handshake with a host: a whole ClientHello. */
-async function clientHello(host: string): Promise<Buffer> {
-  let keep: (hello: Buffer) => void = () => undefined;
-  const heard = new Promise<Buffer>((resolve) => (keep = resolve));
-  const catcher = await startRaw((socket) => socket.once('data', keep));
-  const client = tls.connect({ port: catcher.port, host: '127.0.0.1', servername: host });
-  client.on('error', () => undefined);
-  const hello = await heard;
-  client.destroy();
-  await catcher.close();
-  return hello;
-}
-
 // fault J05
 describe('a slow sandbox', () => {
   const closing = (stream: Duplex): Promise<string> => {
@@ -131,7 +105,7 @@ describe('a slow sandbox', () => {
 
   it('gets 408 for a body that falls silent, and its upstream hears no more of it', async () => {
     const after = strict.outcomes.length;
-    const arrived = nextAt('/silent');
+    const arrived = script.nextAt('/silent');
     const socket = await connectTo(strict.port);
     socket.write(`${start('POST', '/silent')}Content-Length: 10\r\n\r\n1234`);
     const { request } = await arrived;
@@ -144,7 +118,7 @@ describe('a slow sandbox', () => {
   });
 
   it('may take its time over a body that does not fall silent', async () => {
-    const arrived = nextAt('/steady');
+    const arrived = script.nextAt('/steady');
     const socket = await connectTo(strict.port);
     socket.write(`${start('POST', '/steady')}Transfer-Encoding: chunked\r\n\r\n`);
     const until = performance.now() + 700;
@@ -210,7 +184,7 @@ describe('a kept-alive connection', () => {
   }
 
   it('is closed when it is idle for too long, but not while its answer is on the way', async () => {
-    const arrived = nextAt('/slow');
+    const arrived = script.nextAt('/slow');
     const socket = await connectTo(brief.port);
     socket.write(`${start('GET', '/slow')}\r\n`);
     const { response } = await arrived;
@@ -261,7 +235,7 @@ describe('too many connections', () => {
   });
 
   it('to one upstream are 503, and others may come once some have gone', async () => {
-    const held = [nextAt('/held/1'), nextAt('/held/2')];
+    const held = [script.nextAt('/held/1'), script.nextAt('/held/2')];
     const waiting = [1, 2].map((index) => sendRaw(strict.port, `${start('GET', `/held/${index}`)}\r\n`));
     const arrived = await Promise.all(held);
     const answer = await sendRaw(strict.port, `${start('GET', '/third')}\r\n`);
@@ -320,7 +294,7 @@ describe('sizes', () => {
     { name: '100 KiB', bytes: 100 * 1024, status: 200 },
     { name: '200 KiB', bytes: 200 * 1024, status: 502 },
   ])('an answer with fields of $name is $status', async ({ bytes, status }) => {
-    routes.set('/fat', (_request, response) => void response.writeHead(200, { 'set-cookie': 'x'.repeat(bytes) }).end('ok'));
+    script.on('/fat', (_request, response) => void response.writeHead(200, { 'set-cookie': 'x'.repeat(bytes) }).end('ok'));
     const answer = await sendRaw(house.port, `${start('GET', '/fat')}\r\n`);
     expect(answer.status).toBe(status);
     if (status === 200) expect(answer.headers['set-cookie']).toHaveLength(bytes);
