@@ -195,12 +195,14 @@ async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
 
 function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => void): Steps {
   const { live, lanes, metrics, onOutcome } = rooms;
-  const findRoute = createFindRoute({ resolver: rooms.resolver ?? systemResolver(), guard, warm: (lane) => lanes.warm(lane) });
+  const resolver = rooms.resolver ?? systemResolver();
+  const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
     resolve: resolveDeclared,
     onUnavailable: (credential) => metrics.credentialFailed(credential, 'unavailable'),
   });
   const send = createSend({
+    findAnew: createFindRoute({ resolver, guard, warm: () => false }),
     dial: createDial({ guard }),
     lanes,
     trust: trustFrom(live, rootsOfTheMachine(rooms)),

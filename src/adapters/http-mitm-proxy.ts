@@ -131,7 +131,7 @@ class House {
       readIntent,
       identify,
       decide,
-      findRoute: createFindRoute({ resolver, guard, warm: () => undefined }),
+      findRoute: createFindRoute({ resolver, guard, warm: () => false }),
       attachCredentials: createAttach({ resolve: resolveDeclared }),
       record,
     };

@@ -118,11 +118,11 @@ export interface Permit<A extends Arrival = Arrival> {
   readonly wouldRefuse: Code | undefined;
 }
 
-/** A permit with the judged addresses its connection may go to. Made by network. */
+/** A permit with the way its exchange may go: the judged addresses, or a connection that stands already. Made by network. */
 export interface Route<A extends Arrival = Arrival> {
   readonly [routeBrand]: true;
   readonly permit: Permit<A>;
-  /** Judged addresses in the order to try; never empty */
+  /** Judged addresses in the order to try; empty where the lane is warm: then nothing may be dialled before the route is found anew */
   readonly addresses: readonly Host[];
   /** Connections with the same lane may serve each other's requests: same sandbox, scheme, authority and opened ranges */
   readonly lane: string;

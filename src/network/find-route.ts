@@ -13,7 +13,7 @@ import type { Resolver } from './resolver.ts';
 
 /**
  * Finds where a permitted exchange may connect to. Answers at once, without a promise, where the host is an address or its lane is
- * warm. Throws (or rejects with) Fault `dns_failed` where the name has no address within `dnsMs`; returns Refusal `address_denied`
+ * warm; the route of a warm lane holds no address, so that a new connection is resolved and judged anew (fault A26). Throws (or rejects with) Fault `dns_failed` where the name has no address within `dnsMs`; returns Refusal `address_denied`
  * where any address is denied, with that address in `trace.address`. Monitoring rules are no exception: nothing leads inside.
  */
 export type FindRoute = <A extends Arrival>(
@@ -26,11 +26,12 @@ export type FindRoute = <A extends Arrival>(
 export interface FindRouteOptions {
   readonly resolver: Resolver;
   readonly guard: Guard;
-  /** The judged addresses behind a live pooled connection of the lane; `undefined` where there is none */
-  readonly warm: (lane: string) => readonly Host[] | undefined;
+  /** Whether a pooled connection of the lane waits for an exchange */
+  readonly warm: (lane: string) => boolean;
 }
 
 const MOST_ADDRESSES = 8;
+const NOWHERE_NEW: readonly Host[] = [];
 
 /** See FindRoute. */
 export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): FindRoute {
@@ -52,9 +53,10 @@ export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): Fi
 
   return (permit, trace, dnsMs) => {
     const lane = laneOf(permit);
-    const live = warm(lane);
-    if (live !== undefined && live.length > 0) return makeRoute({ permit, addresses: live, lane });
-    const { host, address } = permit.intent.authority;
+    const { arrival, authority } = permit.intent;
+    // What nobody looks into gets a connection of its own.
+    if (arrival.purpose !== 'passthrough' && warm(lane)) return makeRoute({ permit, addresses: NOWHERE_NEW, lane });
+    const { host, address } = authority;
     if (address) return judgeAll(permit, [host], trace);
     const askedAt = performance.now();
     return resolveWithin(resolver, host, dnsMs)

@@ -1,7 +1,6 @@
 // The pool: connections by lane. A lane is one sandbox's way to one authority under one set of opened ranges,
 // so that a connection is never shared between sandboxes and never outlives the rule that let it be dialled.
 // It must never open a connection itself, and never hand out one that is in use.
-import type { Host } from '../exchange/authority.ts';
 import type { UpstreamConnection } from './connection.ts';
 
 interface Lane {
@@ -16,11 +15,10 @@ export class Lanes {
   readonly #retired = new WeakSet<UpstreamConnection>();
   #epoch = 0;
 
-  /** The judged address of an idle connection, for a route that needs no resolver. */
-  warm(key: string): readonly Host[] | undefined {
+  /** Whether an idle connection waits: a route over it needs no resolver. */
+  warm(key: string): boolean {
     const idle = this.#lanes.get(key)?.idle;
-    const connection = idle?.[idle.length - 1];
-    return connection?.alive === true ? [connection.address] : undefined;
+    return idle?.[idle.length - 1]?.alive === true;
   }
 
   /** Takes the most recently used idle connection, if there is one. */

@@ -1,5 +1,5 @@
 // The road: a Dispatch goes out on a vetted connection and its answer comes back through the reply port.
-// It must never dial anything but the Dispatch's own Route, and never send a request twice that the upstream may have seen, unless it is safe to.
+// It must never dial anything but the Dispatch's own Route, found anew where that one held a warm lane alone, and never send a request twice that the upstream may have seen, unless it is safe to.
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
@@ -8,7 +8,7 @@ import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Limits } from '../exchange/snapshot.ts';
-import type { Dispatch, PassthroughArrival, Route } from '../exchange/stages.ts';
+import type { Dispatch, PassthroughArrival, Permit, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { Answer } from './answer.ts';
 import type { AttemptEnd, ReplyFields, Switched } from './answer.ts';
@@ -22,8 +22,12 @@ import type { UpstreamTrust } from './secure.ts';
 /** Opens a TCP connection to one of a route's judged addresses; given by the network room. */
 export type Dial = (route: Route, deadlineMs: number, signal: AbortSignal) => Promise<Socket>;
 
+/** Resolves and judges a permit's target again; given by the network room. */
+export type FindAnew = (permit: Permit, trace: Trace, dnsMs: number) => Promise<Route | Refusal> | Route | Refusal;
+
 /** What the road needs from its neighbours. */
 export interface SendOptions {
+  readonly findAnew: FindAnew;
   readonly dial: Dial;
   readonly lanes: Lanes;
   readonly trust: () => UpstreamTrust;
@@ -48,7 +52,7 @@ export function createSend(options: SendOptions): Send {
 class Trip {
   readonly #options: SendOptions;
   readonly #dispatch: Dispatch;
-  readonly #route: Route;
+  #route: Route;
   readonly #trace: Trace;
   readonly #limits: Limits;
 
@@ -102,7 +106,10 @@ class Trip {
 
   async #open(): Promise<UpstreamConnection | Refusal> {
     const { lanes, onOpen, onClose } = this.#options;
-    const { lane } = this.#route;
+    const found = await this.#judged();
+    if (found instanceof Refusal) return found;
+    this.#route = found;
+    const { lane } = found;
     if (!lanes.reserve(lane, this.#limits.upstreamConnections))
       return new Refusal('limit_reached', 'too many connections to this upstream are open');
     const { epoch } = lanes;
@@ -113,7 +120,7 @@ class Trip {
       const { authority, scheme } = this.#route.permit.intent;
       opened = new UpstreamConnection(socket, {
         origin: `${scheme ?? 'https'}://${formatAuthority(authority)}`,
-        address: this.#trace.address ?? (this.#route.addresses[0] as Host),
+        address: this.#trace.address ?? (found.addresses[0] as Host),
         limits: this.#limits,
         onEnd: () => {
           lanes.release(lane, opened);
@@ -129,6 +136,12 @@ class Trip {
     } finally {
       if (opened === undefined) lanes.release(lane, undefined);
     }
+  }
+
+  /** A route with addresses to dial. One over a warm lane has none, and what its connection went to may have moved since (fault A26). */
+  #judged(): Promise<Route | Refusal> | Route | Refusal {
+    const { addresses, permit } = this.#route;
+    return addresses.length > 0 ? this.#route : this.#options.findAnew(permit, this.#trace, this.#limits.dnsMs);
   }
 
   async #dial(signal: AbortSignal): Promise<Socket> {

@@ -254,7 +254,7 @@ describe('createDial', () => {
     const loopback = await canary('127.0.0.1');
     const { connect, hosts } = watched('93.184.216.34');
     const answers = [['93.184.216.34'], ['127.0.0.1']];
-    const findRoute = createFindRoute({ resolver: { resolve: async () => answers.shift() ?? [] }, guard, warm: () => undefined });
+    const findRoute = createFindRoute({ resolver: { resolve: async () => answers.shift() ?? [] }, guard, warm: () => false });
     const dial = createDial({ guard, connect });
     const rebound = permit({ to: `rebind.example.test:${loopback.port}` });
     const route = await findRoute(rebound, new Trace(), 1000);

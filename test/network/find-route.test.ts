@@ -32,7 +32,7 @@ class FakeResolver implements Resolver {
   }
 }
 
-const cold = (): undefined => undefined;
+const cold = (): boolean => false;
 
 function finderOf(resolver: Resolver): FindRoute {
   return createFindRoute({ resolver, guard, warm: cold });
@@ -275,22 +275,24 @@ describe('createFindRoute', () => {
     expect(resolver.asked).toHaveLength(2);
   });
 
-  it('takes the judged addresses of a warm lane at once, without a question', () => {
+  it('goes over a warm lane at once, without a question and without an address to dial', () => {
     const resolver = new FakeResolver();
     const lanes: string[] = [];
-    const warm = (lane: string): readonly Host[] => {
+    const warm = (lane: string): boolean => {
       lanes.push(lane);
-      return ['93.184.216.34' as Host];
+      return true;
     };
     const route = createFindRoute({ resolver, guard, warm })(permit({ to: 'api.example.test' }), new Trace(), 1000) as Route;
-    expect(route.addresses).toEqual(['93.184.216.34']);
+    expect(route.addresses).toEqual([]);
     expect(lanes).toEqual([route.lane]);
     expect(resolver.asked).toEqual([]);
   });
 
-  it('asks where a warm lane has no address', async () => {
+  it('asks for bytes that nobody looks into, which share no connection, though their lane is warm', async () => {
     const resolver = new FakeResolver(['93.184.216.34']);
-    await createFindRoute({ resolver, guard, warm: () => [] })(permit({ to: 'api.example.test' }), new Trace(), 1000);
+    const blind = permit({ to: 'api.example.test', purpose: 'passthrough' });
+    const route = await createFindRoute({ resolver, guard, warm: () => true })(blind, new Trace(), 1000);
+    expect((route as Route).addresses).toEqual(['93.184.216.34']);
     expect(resolver.asked).toHaveLength(1);
   });
 

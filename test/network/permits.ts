@@ -17,10 +17,11 @@ export interface PermitParts {
   readonly sandbox?: string;
   readonly scheme?: Scheme | undefined;
   readonly monitor?: boolean;
+  readonly purpose?: Arrival['purpose'];
 }
 
 export function permit(parts: PermitParts): Permit {
-  const { to, opened = [], sandbox = 'builder', monitor = false } = parts;
+  const { to, opened = [], sandbox = 'builder', monitor = false, purpose = 'exchange' } = parts;
   const authority = parseAuthority(to, 443);
   if (authority === undefined) throw new Error(`the test holds the unreadable authority "${to}"`);
   const rule: Rule = {
@@ -35,8 +36,8 @@ export function permit(parts: PermitParts): Permit {
   };
   const policy: Policy = { denied: () => undefined, rulesFor: () => [rule], ruleIds: [rule.id] };
   const intent = makeIntent({
-    // The room reads nothing of an arrival.
-    arrival: {} as Arrival,
+    // The room reads nothing else of an arrival.
+    arrival: { purpose } as Arrival,
     scheme: 'scheme' in parts ? parts.scheme : 'https',
     authority,
     path: '/',

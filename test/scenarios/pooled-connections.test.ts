@@ -11,12 +11,17 @@ import { connectTo, readAnswer } from '../support/sandbox-client.ts';
 let raw: Upstream;
 let onRaw: (socket: net.Socket) => void = () => undefined;
 let house: House;
+/** Where `moving.test` is at present */
+let home: readonly string[];
 
 beforeEach(async () => {
+  home = ['127.0.0.1'];
   raw = await startRaw((socket) => onRaw(socket));
   house = await startHouse(
-    { network: { allowlist: [{ domain: 'plain.test', ports: [raw.port], addresses: LOOPBACK }] } },
-    { names: { 'plain.test': ['127.0.0.1'] } },
+    {
+      network: { allowlist: ['plain.test', 'moving.test'].map((domain) => ({ domain, ports: [raw.port], addresses: LOOPBACK })) },
+    },
+    { names: { 'plain.test': ['127.0.0.1'], 'moving.test': () => home } },
   );
 });
 
@@ -26,14 +31,15 @@ afterEach(async () => {
 });
 
 /** Request line and Host on the proxy port. */
-function start(method: string, path: string): string {
-  return `${method} http://plain.test:${raw.port}${path} HTTP/1.1\r\nHost: plain.test:${raw.port}\r\n`;
+function start(method: string, path: string, host = 'plain.test'): string {
+  return `${method} http://${host}:${raw.port}${path} HTTP/1.1\r\nHost: ${host}:${raw.port}\r\n`;
 }
+
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
 // fault J01
 describe('a pooled connection that its upstream closes', () => {
   const heads: string[] = [];
-  const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
   /** Answers the first request of each connection and closes it, without a word, at the second. */
   const closesAtSecond = (socket: net.Socket): void => {
@@ -96,5 +102,45 @@ describe('a pooled connection that its upstream closes', () => {
     }
     socket.destroy();
     expect(new Set(posts).size).toBe(posts.length);
+  });
+});
+
+// fault A26
+describe('a pooled connection whose upstream has moved meanwhile', () => {
+  /** One request on a connection that is then closed, without a word, as the next one comes in. */
+  async function moveAfterFirst(to: readonly string[], socket: net.Socket): Promise<{ status: number; body: string }> {
+    onRaw = (upstream) => {
+      upstream.once('data', () => {
+        upstream.write(OK);
+        upstream.once('data', () => upstream.destroy());
+      });
+    };
+    socket.write(`${start('GET', '/', 'moving.test')}\r\n`);
+    expect((await readAnswer(socket)).status).toBe(200);
+    home = to;
+    onRaw = (upstream) => upstream.end('HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold');
+    socket.write(`${start('GET', '/', 'moving.test')}\r\n`);
+    return readAnswer(socket);
+  }
+
+  it('is followed to its new address', async () => {
+    const moved = await startRaw((upstream) => upstream.once('data', () => upstream.write(OK)), '127.0.0.2', raw.port);
+    const socket = await connectTo(house.port);
+    expect(await moveAfterFirst(['127.0.0.2'], socket)).toMatchObject({ status: 200, body: 'ok' });
+    expect(house.resolved).toEqual(['moving.test', 'moving.test']);
+    expect(raw.connections).toBe(1);
+    socket.destroy();
+    await moved.close();
+    await house.outcome(() => true, 1);
+    expect(house.outcomes.map(({ trace }) => trace.address)).toEqual(['127.0.0.1', '127.0.0.2']);
+  });
+
+  it('is not followed inside: the new address is judged', async () => {
+    const socket = await connectTo(house.port);
+    expect((await moveAfterFirst(['10.0.0.1'], socket)).status).toBe(403);
+    socket.destroy();
+    expect(raw.connections).toBe(1);
+    const { decision, verdict } = await house.outcome(() => true, 1);
+    expect([decision, verdict?.code]).toEqual(['refuse', 'address_denied']);
   });
 });
