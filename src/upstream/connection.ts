@@ -17,13 +17,14 @@ export interface ConnectionLimits {
 /** A connection and what its lane needs to know of it. */
 export class UpstreamConnection {
   readonly client: Client;
+  readonly #socket: Socket;
   /** Judged before it was dialled */
   readonly address: Host;
   /** Holds the answer back while the sandbox does not read */
   readonly gate: Gate;
   /** Exchanges begun on it; above 1 it is reused, and may have been closed by the peer meanwhile (fault J01) */
   exchanges = 0;
-  /** False once its socket is gone or the peer said that it will close */
+  /** False once its socket is gone */
   alive = true;
 
   constructor(
@@ -31,6 +32,7 @@ export class UpstreamConnection {
     options: { readonly origin: string; readonly address: Host; readonly limits: ConnectionLimits; readonly onEnd: () => void },
   ) {
     this.address = options.address;
+    this.#socket = socket;
     this.gate = makePatient(socket);
     let handedOver = false;
     const { limits } = options;
@@ -57,6 +59,11 @@ export class UpstreamConnection {
       options.onEnd();
       this.client.destroy().catch(() => undefined);
     });
+  }
+
+  /** What has come in from the upstream so far, whether or not anyone has read it yet, in bytes after decryption. */
+  get bytesRead(): number {
+    return this.#socket.bytesRead;
   }
 
   /** Ends the connection; exchanges on it fail. */

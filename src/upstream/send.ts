@@ -74,6 +74,7 @@ class Trip {
           : undefined;
       const connection = this.#idle(attempt) ?? (await this.#open());
       if (connection instanceof Refusal) return connection;
+      const heard = connection.bytesRead;
       const end = await this.#attempt(connection, body);
       if (end.switched !== undefined) return this.#switchOver(end.switched);
       if (end.fault === undefined) {
@@ -83,7 +84,8 @@ class Trip {
       connection.destroy();
       if (end.trouble !== undefined) return end.trouble;
       if (end.fault.code === 'request_timeout') return new Refusal(end.fault.code, end.fault.message);
-      if (attempt > 1 || !mayRepeat(this.#dispatch, end, { body, reused: connection.exchanges > 1 })) throw end.fault;
+      const lost = { body, reused: connection.exchanges > 1, silent: connection.bytesRead === heard };
+      if (attempt > 1 || !mayRepeat(this.#dispatch, end, lost)) throw end.fault;
     }
   }
 
@@ -227,17 +229,22 @@ class Departure implements ReplyListener {
 
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
+/** What is known of an attempt that failed, beside its end. */
+interface Lost {
+  readonly body: RequestBody | undefined;
+  /** Whether the connection had served an exchange before */
+  readonly reused: boolean;
+  /** Whether no byte came in after the request had gone out */
+  readonly silent: boolean;
+}
+
 /**
  * Once, and only where nothing can happen twice (RFC 9110 section 9.2.2; faults J01, J08): the request never left,
  * or it is idempotent, without a body, and was lost on a reused connection before any byte of an answer.
  */
-function mayRepeat(
-  dispatch: Dispatch,
-  end: AttemptEnd,
-  { body, reused }: { readonly body: RequestBody | undefined; readonly reused: boolean },
-): boolean {
+function mayRepeat(dispatch: Dispatch, end: AttemptEnd, { body, reused, silent }: Lost): boolean {
   const { arrival } = dispatch.route.permit.intent;
   if (!(end.fault instanceof Fault) || end.fault.code !== 'upstream_protocol') return false;
   if (arrival.reply.headSent || arrival.reply.closed || body?.started === true) return false;
-  return !end.sent || (reused && body === undefined && IDEMPOTENT.has(arrival.method));
+  return !end.sent || (reused && silent && body === undefined && IDEMPOTENT.has(arrival.method));
 }

@@ -1,11 +1,13 @@
 // Pooled upstream connections that die as they are reused: what is safe to send again is sent again, once, and nothing else is.
 import type net from 'node:net';
+import tls from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
-import { startRaw } from '../support/outside.ts';
+import { openOutside, startRaw } from '../support/outside.ts';
 import type { Upstream } from '../support/outside.ts';
-import { connectTo, readAnswer } from '../support/sandbox-client.ts';
+import { inside, verdictIn } from '../support/probes.ts';
+import { connectTo, openSecureTunnel, readAnswer } from '../support/sandbox-client.ts';
 
 /** A raw upstream that does what `onRaw` says */
 let raw: Upstream;
@@ -83,6 +85,32 @@ describe('a pooled connection that its upstream closes', () => {
     expect(heads.filter((method) => method === 'POST')).toHaveLength(1);
   });
 
+  it.each([
+    { name: 'half a status line', bytes: 'HTTP/1.1 2' },
+    { name: 'an interim answer', bytes: 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n' },
+    { name: 'what is not HTTP', bytes: 'SSH-2.0-sshd\r\n' },
+    { name: 'a header section that is too large', bytes: `HTTP/1.1 200 OK\r\nX-Long: ${'a'.repeat(300_000)}\r\n\r\n` },
+  ])('after $name, sends no request twice: it is 502', async ({ bytes }) => {
+    heads.length = 0;
+    onRaw = (socket) => {
+      let first = true;
+      socket.on('data', (chunk: Buffer) => {
+        heads.push(chunk.toString().split(' ', 1)[0] ?? '');
+        if (first) socket.write(OK);
+        else socket.end(bytes);
+        first = false;
+      });
+    };
+    const socket = await connectTo(house.port);
+    socket.write(`${start('GET', '/reused')}\r\n`);
+    expect((await readAnswer(socket)).status).toBe(200);
+    socket.write(`${start('GET', '/reused')}\r\n`);
+    const { verdict } = await house.outcome(() => true, 1);
+    expect(verdict?.code).toBe('upstream_protocol');
+    socket.destroy();
+    expect(heads).toEqual(['GET', 'GET']);
+  });
+
   it('after each answer, without saying so, loses no GET and sends no POST twice', async () => {
     const posts: string[] = [];
     onRaw = (socket) => {
@@ -142,5 +170,39 @@ describe('a pooled connection whose upstream has moved meanwhile', () => {
     expect(raw.connections).toBe(1);
     const { decision, verdict } = await house.outcome(() => true, 1);
     expect([decision, verdict?.code]).toEqual(['refuse', 'address_denied']);
+  });
+});
+
+describe('a pooled TLS connection that its upstream closes', () => {
+  it.each([
+    { name: 'before any byte of an answer', bytes: undefined, said: '200 from the upstream', requests: 3 },
+    { name: 'after half a status line', bytes: 'HTTP/1.1 2', said: '502 upstream_protocol', requests: 2 },
+  ])('$name is told apart', async ({ bytes, said, requests }) => {
+    const outside = await openOutside();
+    let seen = 0;
+    onRaw = (socket) => {
+      const stream = new tls.TLSSocket(socket, { isServer: true, ...outside.credentials('plain.test') });
+      let first = true;
+      stream
+        .on('error', () => undefined)
+        .on('data', () => {
+          seen += 1;
+          if (first) stream.write(OK);
+          else if (bytes === undefined) stream.destroy();
+          else stream.end(bytes);
+          first = false;
+        });
+    };
+    const to = `plain.test:${raw.port}`;
+    await house.reconfigure({
+      upstream: { ca: [outside.caPath] },
+      network: { allowlist: [{ domain: 'plain.test', ports: [raw.port], addresses: LOOPBACK }] },
+    });
+    const tunnel = await openSecureTunnel(house, to);
+    expect(verdictIn(await inside(tunnel, to))).toBe('200 from the upstream');
+    expect(verdictIn(await inside(tunnel, to))).toBe(said);
+    expect(seen).toBe(requests);
+    tunnel.destroy();
+    await outside.close();
   });
 });
