@@ -7,8 +7,9 @@ import { parseHost } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
 import type { Ceiling, Scheme, TunnelEnd } from '../exchange/stages.ts';
-import { readOpening } from './client-hello.ts';
-import type { Opening } from './client-hello.ts';
+import type { ServerName } from './client-hello.ts';
+import { readOpening } from './opening.ts';
+import type { Opening } from './opening.ts';
 
 /** A tunnel that has been let through, while it lives. */
 export interface Tunnel {
@@ -87,10 +88,16 @@ function openingTrouble(opening: Opening, opened: Opened): Refusal | Fault | und
         ? new Refusal('bad_request', 'a tunnel that passes TLS through carries no plain HTTP')
         : undefined;
     case 'tls':
-      return opening.serverName === undefined || parseHost(opening.serverName) === opened.authority.host
-        ? undefined
-        : new Refusal('host_mismatch', 'the ClientHello names another host than the CONNECT');
+      return nameTrouble(opening.serverName, opened.authority.host);
   }
+}
+
+function nameTrouble(name: ServerName, host: Host): Refusal | undefined {
+  if (name === 'absent') return undefined;
+  if (name === 'unreadable') return new Refusal('host_mismatch', 'the ClientHello does not name exactly one host');
+  // Brackets belong into an authority; in a ClientHello they would be one more spelling.
+  if (!name.host.startsWith('[') && parseHost(name.host) === host) return undefined;
+  return new Refusal('host_mismatch', 'the ClientHello names another host than the CONNECT');
 }
 
 /** Shakes hands as the tunnel's host and hands the decrypted stream over. */

@@ -1,6 +1,8 @@
 // CONNECT, ClientHello, Host and target agree (group C of the known faults), through real sockets: the destination is always the one that
 // was judged, the credential is that of the destination, and nothing that a later layer says leads elsewhere.
+import { once } from 'node:events';
 import type net from 'node:net';
+import { Duplex } from 'node:stream';
 import tls from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { helloMessage, inRecords, serverNames } from '../support/client-hellos.ts';
@@ -33,6 +35,7 @@ beforeAll(async () => {
           { domain: 'other.test', ...rule },
           { domain: 'api.provider.test', credential: 'provider', ...rule },
           { domain: 'rotating.test', ...rule },
+          { domain: 'pinned.test', ...rule, tls: 'passthrough' },
           { domain: '127.0.0.1', ports: [secure.port], addresses: ['127.0.0.1/32'] },
           { domain: '::1', ports: [secure.port], addresses: ['::1/128'] },
         ],
@@ -42,6 +45,7 @@ beforeAll(async () => {
       names: {
         'allowed.test': ['127.0.0.1'],
         'other.test': ['127.0.0.1'],
+        'pinned.test': ['127.0.0.1'],
         'api.provider.test': ['127.0.0.1'],
         'rotating.test': rotate(['127.0.0.1', '127.0.0.2', '127.0.0.3', '127.0.0.4']),
       },
@@ -66,11 +70,6 @@ function rotate(addresses: readonly string[]): () => readonly string[] {
   };
 }
 
-/** A ClientHello in one record. */
-function helloOf(...extensions: readonly Buffer[]): Buffer {
-  return inRecords(helloMessage(extensions));
-}
-
 /** All that comes through a tunnel until it ends. */
 function readAll(socket: net.Socket): Promise<Buffer> {
   return new Promise((resolve) => {
@@ -84,20 +83,53 @@ function readAll(socket: net.Socket): Promise<Buffer> {
 const ALERT = 0x15;
 const UNRECOGNIZED_NAME = 112;
 
-describe('the ClientHello', () => {
+/** The same bytes both ways, but the first message goes out in small records. */
+function inSmallRecords(socket: net.Socket): Duplex {
+  let first = true;
+  const stream = new Duplex({
+    read: () => void socket.resume(),
+    write: (chunk: Buffer, _encoding, done) => {
+      socket.write(first ? inRecords(chunk.subarray(5), 100) : chunk, done);
+      first = false;
+    },
+    final: (done) => void socket.end(done),
+    destroy: (error, done) => {
+      socket.destroy();
+      done(error);
+    },
+  });
+  socket.on('data', (chunk) => stream.push(chunk)).on('end', () => stream.push(null));
+  return stream;
+}
+
+describe.each([
+  { tunnel: 'one that is looked into', host: 'allowed.test', ca: () => house.ca },
+  { tunnel: 'one that is passed through', host: 'pinned.test', ca: () => outside.authority.certificatePem },
+])('the ClientHello of a tunnel, $tunnel,', ({ host, ca }) => {
   it.each([
-    { name: 'another allowed host', hello: helloOf(serverNames('other.test')) },
-    { name: 'a host with the allowed one as its tail', hello: helloOf(serverNames('evil.allowed.test')) },
-    { name: 'NUL after the allowed host', hello: helloOf(serverNames('allowed.test\0.evil.test')) },
-    { name: 'NUL before the allowed host', hello: helloOf(serverNames('evil.test\0allowed.test')) },
-    { name: 'an empty name', hello: helloOf(serverNames('')) },
-    { name: 'raw bytes', hello: helloOf(serverNames(Buffer.from([0xff, 0xfe]))) },
-    { name: 'an address', hello: helloOf(serverNames('127.0.0.1')) },
-  ])('that names $name is answered with unrecognized_name, and no upstream hears of it', async ({ hello }) => {
+    { name: 'another allowed host', names: serverNames('other.test') },
+    { name: 'a host with the allowed one as its tail', names: serverNames(`evil.${host}`) },
+    { name: 'NUL after the allowed host', names: serverNames(`${host}\0.evil.test`) },
+    { name: 'NUL before the allowed host', names: serverNames(`evil.test\0${host}`) },
+    // read without its high bits, this is the allowed host
+    { name: 'a host with a high bit', names: serverNames(`${String.fromCharCode(host.charCodeAt(0) | 0x80)}${host.slice(1)}`) },
+    { name: 'the allowed host in brackets', names: serverNames(`[${host}]`) },
+    { name: 'the allowed host with two dots at its end', names: serverNames(`${host}..`) },
+    { name: 'an empty name', names: serverNames('') },
+    { name: 'raw bytes', names: serverNames(Buffer.from([0xff, 0xfe])) },
+    { name: 'an address', names: serverNames('127.0.0.1') },
+    { name: 'no name in the extension', names: serverNames() },
+    { name: 'another host behind an entry of another type', names: serverNames({ type: 1, name: 'x' }, 'evil.test') },
+    { name: 'the allowed host behind an entry of another type', names: serverNames({ type: 1, name: 'x' }, host) },
+    { name: 'two hosts of which the first is right', names: serverNames(host, 'other.test') },
+    { name: 'two hosts of which the second is right', names: serverNames('other.test', host) },
+    { name: 'the allowed host in two extensions', names: Buffer.concat([serverNames(host), serverNames(host)]) },
+    { name: 'another host in a second extension', names: Buffer.concat([serverNames(host), serverNames('evil.test')]) },
+  ])('that names $name is answered with unrecognized_name, and no upstream hears of it', async ({ names }) => {
     const before = { connections: secure.connections, asked: house.resolved.length, from: house.outcomes.length };
-    const { socket } = await openTunnel(house, `allowed.test:${secure.port}`);
+    const { socket } = await openTunnel(house, `${host}:${secure.port}`);
     const all = readAll(socket);
-    socket.write(hello);
+    socket.write(inRecords(helloMessage([names])));
     const bytes = await all;
     expect([bytes[0], bytes.at(-1)]).toEqual([ALERT, UNRECOGNIZED_NAME]); // fault C01
     const outcome = await house.outcome(() => true, before.from);
@@ -107,18 +139,28 @@ describe('the ClientHello', () => {
   });
 
   it.each([
-    { name: 'two names of which the first is right', hello: helloOf(serverNames('allowed.test', 'other.test')) },
-    { name: 'two names of which the second is right', hello: helloOf(serverNames('other.test', 'allowed.test')) },
-    { name: 'the extension twice', hello: helloOf(serverNames('allowed.test'), serverNames('allowed.test')) },
-  ])('with $name opens no tunnel either', async ({ hello }) => {
-    const from = house.outcomes.length;
-    const { socket } = await openTunnel(house, `allowed.test:${secure.port}`);
-    const all = readAll(socket);
-    socket.write(hello);
-    expect((await all)[0] ?? ALERT).toBe(ALERT); // fault C01
-    expect((await house.outcome(() => true, from)).decision).not.toBe('allow');
+    { name: 'in capitals', servername: host.toUpperCase() },
+    { name: 'with a dot at its end', servername: `${host}.` },
+    { name: 'not at all', servername: '' },
+  ])('may name the host $name', async ({ servername }) => {
+    const tunnel = await openSecureTunnel(house, `${host}:${secure.port}`, {
+      servername,
+      tls: { ca: ca(), checkServerIdentity: () => undefined },
+    });
+    expect((await inside(tunnel, `${host}:${secure.port}`)).status).toBe(200);
+    tunnel.destroy();
   });
 
+  it('may come in several records', async () => {
+    const { socket } = await openTunnel(house, `${host}:${secure.port}`);
+    const tunnel = tls.connect({ socket: inSmallRecords(socket), servername: host, ca: ca() });
+    await once(tunnel, 'secureConnect');
+    expect((await inside(tunnel, `${host}:${secure.port}`)).status).toBe(200);
+    tunnel.destroy();
+  });
+});
+
+describe('the ClientHello', () => {
   it.each([
     { name: 'a name without one', authority: () => `allowed.test:${secure.port}`, subject: 'DNS:allowed.test' },
     { name: 'an IPv4 address', authority: () => `127.0.0.1:${secure.port}`, subject: 'IP Address:127.0.0.1' },
