@@ -59,7 +59,7 @@ export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): Fi
     const { host, address } = authority;
     if (address) return judgeAll(permit, [host], trace);
     const askedAt = performance.now();
-    return resolveWithin(resolver, host, dnsMs)
+    return resolveWithin(resolver, permit, dnsMs)
       .finally(() => (trace.dnsMs = performance.now() - askedAt))
       .then((answers) => judgeAll(permit, answers, trace));
   };
@@ -82,13 +82,19 @@ function laneOf(permit: Permit): string {
   return `${permit.sandbox.id} ${scheme} ${authority.host}:${authority.port} ${permit.rule.opened.key}`;
 }
 
-async function resolveWithin(resolver: Resolver, host: Host, dnsMs: number): Promise<readonly string[]> {
+async function resolveWithin(resolver: Resolver, { intent, sandbox }: Permit, dnsMs: number): Promise<readonly string[]> {
+  const { host } = intent.authority;
+  const patience = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Fault('dns_failed', `the name "${host}" was not resolved within ${dnsMs} ms`)), dnsMs);
+    timer = setTimeout(() => {
+      // First, so that a question whose turn never came says so.
+      patience.abort();
+      reject(new Fault('dns_failed', `the name "${host}" was not resolved within ${dnsMs} ms`));
+    }, dnsMs);
   });
   try {
-    return await Promise.race([resolver.resolve(host), late]);
+    return await Promise.race([resolver.resolve(host, { sandbox: sandbox.id, signal: patience.signal }), late]);
   } catch (error) {
     throw error instanceof Fault ? error : new Fault('dns_failed', `the name "${host}" could not be resolved`, error);
   } finally {

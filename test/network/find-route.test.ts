@@ -6,7 +6,7 @@ import { Trace } from '../../src/exchange/trace.ts';
 import { createFindRoute } from '../../src/network/find-route.ts';
 import type { FindRoute } from '../../src/network/find-route.ts';
 import { createGuard } from '../../src/network/guard.ts';
-import type { Resolver } from '../../src/network/resolver.ts';
+import type { Asker, Resolver } from '../../src/network/resolver.ts';
 import { permit } from './permits.ts';
 import type { PermitParts } from './permits.ts';
 
@@ -228,6 +228,21 @@ describe('createFindRoute', () => {
     expect(trace.dnsMs).toBeGreaterThan(0);
     fail();
     await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  it('asks in the name of its sandbox, and says at the deadline that nobody waits any more', async () => {
+    const askers: Asker[] = [];
+    const resolver: Resolver = {
+      resolve: (_host, asker) => {
+        askers.push(asker);
+        return new Promise((_, reject) => {
+          asker.signal.addEventListener('abort', () => reject(new Fault('dns_failed', 'its turn never came')));
+        });
+      },
+    };
+    const found = finderOf(resolver)(permit({ to: 'api.example.test', sandbox: 'builder' }), new Trace(), 5);
+    await expect(Promise.resolve(found)).rejects.toMatchObject({ code: 'dns_failed', message: 'its turn never came' });
+    expect(askers.map(({ sandbox }) => sandbox)).toEqual(['builder']);
   });
 
   it('takes a resolver that throws for one that failed', async () => {
