@@ -199,6 +199,9 @@ export class Http1Door {
     const request = new IncomingMessage(socket);
     request.method = 'CONNECT';
     const reply = new Http1Reply(request, new ServerResponse(request), NO_BODY);
+    // This response has no socket that would tell it.
+    if (socket.closed) reply.close();
+    else socket.once('close', () => reply.close());
     return this.#options.egress({
       ...this.#describe(request),
       purpose: 'passthrough',

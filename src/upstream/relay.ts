@@ -42,15 +42,20 @@ export function relay(
     });
     sandbox.on('error', () => stop(new Fault('client_closed', 'the sandbox broke off the connection')));
     upstream.on('error', (error) => stop(new Fault('upstream_protocol', 'the upstream broke off the connection', error)));
+    // Either may have broken off before the other was there; nothing will be heard of it any more.
+    if (sandbox.destroyed) stop(new Fault('client_closed', 'the sandbox left before its upstream was there'));
+    else if (upstream.destroyed) stop(new Fault('upstream_protocol', 'the upstream broke off the connection'));
     for (const [side, other] of [
       [sandbox, upstream],
       [upstream, sandbox],
     ] as const) {
-      side.once('close', () => {
+      const gone = (): void => {
         if (side.readableEnded) endThenDestroy(other);
         else other.destroy();
         closed();
-      });
+      };
+      if (side.closed) gone();
+      else side.once('close', gone);
     }
   });
 }
@@ -67,5 +72,7 @@ function pump(from: Duplex, to: Duplex, count: (bytes: number) => void): void {
     if (!to.write(chunk)) from.pause();
   });
   to.on('drain', () => from.resume());
-  from.on('end', () => to.end());
+  // It may have ended before there was anyone to pass that on to.
+  if (from.readableEnded) to.end();
+  else from.on('end', () => to.end());
 }

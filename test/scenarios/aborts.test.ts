@@ -8,10 +8,14 @@ import type { Duplex } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Outcome } from '../../src/exchange/trace.ts';
 import { clientHello } from '../support/client-hellos.ts';
+import { startDeaf } from '../support/deaf-port.ts';
+import type { Deaf } from '../support/deaf-port.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
+import { sampled, untilIt } from '../support/operator.ts';
 import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
 import type { Outside, Upstream } from '../support/outside.ts';
+import { gate } from '../support/probes.ts';
 import { connectTo, openSecureTunnel, openTunnel, readAnswer, sendRaw } from '../support/sandbox-client.ts';
 import { openScript } from '../support/scripted-upstream.ts';
 
@@ -21,6 +25,10 @@ let plain: Upstream;
 /** A raw upstream that does what `onRaw` says */
 let raw: Upstream;
 let onRaw: (socket: net.Socket) => void = () => undefined;
+/** A port where nobody takes a connection up */
+let deaf: Deaf;
+/** What resolves a name that takes its time */
+let onLate: () => Promise<readonly string[]> = () => Promise.resolve(['127.0.0.1']);
 /** A port that nobody listens on any more */
 let gonePort: number;
 let house: House;
@@ -34,6 +42,7 @@ beforeAll(async () => {
   secure = await startUpstream({ tls: outside, raw: script.answer });
   plain = await startUpstream({ raw: script.answer });
   raw = await startRaw((socket) => onRaw(socket));
+  deaf = await startDeaf();
   const gone = await startRaw(() => undefined);
   gonePort = gone.port;
   await gone.close();
@@ -44,11 +53,19 @@ beforeAll(async () => {
         allowlist: [
           { domain: 'api.test', ports: [secure.port, raw.port], addresses: LOOPBACK },
           { domain: 'plain.test', ports: [plain.port, raw.port, gonePort], addresses: LOOPBACK },
-          { domain: 'pass.test', ports: [raw.port], addresses: LOOPBACK, tls: 'passthrough' },
+          { domain: 'pass.test', ports: [raw.port, deaf.port], addresses: LOOPBACK, tls: 'passthrough' },
+          { domain: 'late.test', ports: [raw.port], addresses: LOOPBACK, tls: 'passthrough' },
         ],
       },
     },
-    { names: { 'api.test': ['127.0.0.1'], 'plain.test': ['127.0.0.1'], 'pass.test': ['127.0.0.1'] } },
+    {
+      names: {
+        'api.test': ['127.0.0.1'],
+        'plain.test': ['127.0.0.1'],
+        'pass.test': ['127.0.0.1'],
+        'late.test': () => onLate(),
+      },
+    },
   );
 });
 
@@ -57,6 +74,7 @@ afterAll(async () => {
   await secure.close();
   await plain.close();
   await raw.close();
+  await deaf.close();
   await outside.close();
   process.off('uncaughtException', escape).off('unhandledRejection', escape);
   expect(escaped).toEqual([]);
@@ -100,6 +118,14 @@ async function onlyOutcome(fits: (outcome: Outcome) => boolean, after: number): 
 /** A whole exchange, after which anything that an earlier one may still bring about has been brought about. */
 async function settle(): Promise<void> {
   expect((await sendRaw(house.port, `${start('GET', '/settled')}\r\n`)).status).toBe(200);
+}
+
+/** Resets a connection; resolves once the house has seen that. */
+async function resetAndSeen(socket: net.Socket): Promise<void> {
+  const open = async (): Promise<number> => sampled(await house.scrape(), 'sallyport_open_connections', { side: 'sandbox' });
+  const before = await open();
+  socket.resetAndDestroy();
+  await untilIt(open, (now) => now < before);
 }
 
 /** Resolves once the stream is closed, with an error or without. */
@@ -228,6 +254,36 @@ describe('a sandbox that resets its connection', () => {
         await readAnswer(socket);
         socket.resetAndDestroy();
         await over(upstream);
+      },
+    },
+    {
+      name: 'out of a passed-through tunnel whose host is being resolved',
+      purpose: 'passthrough',
+      reason: 'client_closed',
+      act: async () => {
+        const asked = gate();
+        const answered = gate<readonly string[]>();
+        onLate = () => {
+          asked.open();
+          return answered.opened;
+        };
+        const { socket } = await openTunnel(house, `late.test:${raw.port}`);
+        socket.write(await clientHello('late.test'));
+        await asked.opened;
+        await resetAndSeen(socket);
+        answered.open(['127.0.0.1']);
+      },
+    },
+    {
+      name: 'out of a passed-through tunnel whose upstream is being dialled',
+      purpose: 'passthrough',
+      reason: 'client_closed',
+      act: async () => {
+        const asked = house.resolved.length;
+        const { socket } = await openTunnel(house, `pass.test:${deaf.port}`);
+        socket.write(await clientHello('pass.test'));
+        await vi.waitFor(() => expect(house.resolved.length).toBe(asked + 1), { timeout: 5000, interval: 5 });
+        await resetAndSeen(socket);
       },
     },
     {
