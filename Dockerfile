@@ -29,12 +29,12 @@ COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
 COPY config config
 COPY config/container.yaml /etc/sallyport/sallyport.yaml
-RUN ln -s /app/dist/cli.js /usr/local/bin/sallyport && chmod 0755 dist/cli.js
+RUN ln -s /app/dist/sallyport.cjs /usr/local/bin/sallyport && chmod 0755 dist/sallyport.cjs
 USER node
 VOLUME ["/var/lib/sallyport", "/run/sallyport/public"]
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:9090/readyz').then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["node", "--max-semi-space-size=16", "/app/dist/cli.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=16", "/app/dist/sallyport.cjs"]
 CMD ["start", "--config", "/etc/sallyport/sallyport.yaml"]

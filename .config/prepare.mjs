@@ -20,7 +20,7 @@ if (changedAt(installed) < changedAt(join(root, 'package-lock.json'))) {
   );
   run('npm', ['ci', '--no-audit', '--no-fund']);
 }
-const built = join(root, 'dist', 'cli.js');
+const built = join(root, 'dist', 'sallyport.cjs');
 const sources = Math.max(
   newest(join(root, 'src')),
   changedAt(join(root, 'tsconfig.json')),

@@ -1,5 +1,4 @@
-#!/usr/bin/env node
-// The command table, and the only place that ends the process. Commands are loaded when they are called, so that --help is quick.
+// The command table, and the only place that ends the process; sallyport.cts loads it. Commands are loaded when they are called, so that --help is quick.
 // It must never show a stack to a user: what a command throws is one line, said once.
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Option } from 'commander';

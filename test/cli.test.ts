@@ -1,4 +1,4 @@
-// Twin of src/cli.ts: the built program as a user runs it. `npm test` builds it first.
+// Twin of src/cli.ts and src/sallyport.cts: the built program as a user runs it. `npm test` builds it first.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 
-const CLI = resolve(import.meta.dirname, '../dist/cli.js');
+const CLI = resolve(import.meta.dirname, '../dist/sallyport.cjs');
 
 interface Ran {
   readonly code: number;
@@ -118,6 +118,23 @@ describe.runIf(existsSync(CLI))('the sallyport command', () => {
       .split('\n')
       .map((line) => JSON.parse(line) as { message: string });
     expect(lines.filter(({ message }) => message === 'listening')).toHaveLength(1);
+  });
+
+  it.runIf(existsSync('/proc/self/task')).each([
+    { name: 'gives lookups and files 64 threads', set: {}, threads: 64 },
+    { name: 'leaves the number of threads to whoever has set it', set: { UV_THREADPOOL_SIZE: '6' }, threads: 6 },
+  ])('$name', async ({ set, threads }) => {
+    const { folder, file } = config(ALLOWS);
+    const count = join(folder, 'count.cjs');
+    writeFileSync(count, `process.on('exit', () => console.error(require('fs').readdirSync('/proc/self/task').length));`);
+    const counted = (own: object, ...words: string[]) =>
+      new Promise<number>((done) => {
+        const env = { PATH: process.env['PATH'], NODE_OPTIONS: `--require=${count}`, ...own };
+        execFile(process.execPath, words, { env }, (_error, _out, err) => done(Number(/\d+$/.exec(err.trimEnd())?.[0])));
+      });
+    // Node's own threads, beside those of the pool, differ by machine.
+    const pooled = await counted({}, '-e', "require('fs').readFile('/dev/null', () => {})");
+    expect((await counted(set, CLI, 'check', '--config', file)) - pooled).toBe(threads - 4);
   });
 
   it('takes the config of SALLYPORT_CONFIG', async () => {

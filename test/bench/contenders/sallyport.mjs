@@ -22,7 +22,7 @@ export async function start({ folder, upstreamPort, outsideCa, pin, extraRules =
   };
   const file = join(folder, 'sallyport.json');
   writeFileSync(file, JSON.stringify(config));
-  const command = join(import.meta.dirname, '../../../dist/cli.js');
+  const command = join(import.meta.dirname, '../../../dist/sallyport.cjs');
   const [program, ...before] = [...pin, process.execPath];
   const child = spawn(program, [...before, command, 'start', '--config', file], {
     env: { ...process.env, BENCH_TOKEN: 'bench-token' },
