@@ -1,7 +1,8 @@
-// THE journey: every arrival, whichever door it came through, takes this road and leaves one line in the ledger. Read it first.
+// THE journey: every arrival, whichever door it came through, takes this road and leaves one line in the ledger, a tunnel whose
+// exchanges left theirs excepted. Read it first.
 // Each step takes what the one before it made, so that none can be skipped; the first refusal ends the journey.
 // Nothing is decided here, and there is no second road.
-import { Fault, isRefusal, Refusal, toFault } from './exchange/codes.ts';
+import { Fault, isRefusal, Refusal, toVerdict } from './exchange/codes.ts';
 import type { Snapshot, Limits } from './exchange/snapshot.ts';
 import type { Arrival, Dispatch, Intent, Permit, Route, Sandbox } from './exchange/stages.ts';
 import { Trace } from './exchange/trace.ts';
@@ -31,7 +32,7 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     try {
       verdict = await journey(arrival, steps.snapshot(), trace);
     } catch (thrown) {
-      verdict = toFault(thrown);
+      verdict = toVerdict(thrown);
     }
     if (verdict !== undefined) trace.status = steps.writeRefusal(arrival, verdict) || trace.status;
     if (arrival.purpose === 'tunnel' && trace.carried > 0) return;

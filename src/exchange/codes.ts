@@ -9,11 +9,11 @@ interface CodeEntry {
   readonly status: number;
   /** Error type of RFC 9209 section 2.3 */
   readonly proxyError: string;
-  readonly level: Level;
   readonly title: string;
   /** How to have it allowed, or what to look at; one sentence for whoever meets the refusal */
   readonly hint: string;
-  readonly kind: 'refusal' | 'fault';
+  /** Of a fault; `undefined` for a refusal, which stands in the ledger and not in the log */
+  readonly level: Level | undefined;
 }
 
 // One row a line, so that it can be read as a table.
@@ -34,7 +34,7 @@ export const CODES = {
   uri_too_long: refusal(414, 'http_request_error', 'Request target too long', 'Shorten the target, or raise limits.target_bytes.'),
   headers_too_large: refusal(431, 'http_request_error', 'Header section too large', 'Send fewer or smaller header fields, or raise limits.header_bytes.'),
   expectation_failed: refusal(417, 'http_request_error', 'Expectation unknown', 'Only `Expect: 100-continue` is understood.'),
-  limit_reached: refusal(503, 'connection_limit_reached', 'Limit reached', 'Too many connections are open; retry later or raise limits.connections.'),
+  limit_reached: refusal(503, 'connection_limit_reached', 'Limit reached', 'Too many connections are open; retry later, or raise limits.connections (from sandboxes) or limits.upstream_connections (to one upstream).'),
   request_timeout: refusal(408, 'http_request_error', 'Request too slow', 'Send the whole header section sooner.'),
   shutting_down: refusal(503, 'proxy_internal_error', 'Shutting down', 'Retry: this proxy is being replaced.'),
   credential_unavailable: fault(502, 'proxy_configuration_error', 'Credential unavailable', "The rule's credential cannot be resolved; nothing was sent. Ask the operator.", 'error'),
@@ -52,12 +52,12 @@ export const CODES = {
 export type Code = keyof typeof CODES;
 
 function refusal(status: number, proxyError: string, title: string, hint: string): CodeEntry {
-  return { status, proxyError, title, hint, level: 'info', kind: 'refusal' };
+  return { status, proxyError, title, hint, level: undefined };
 }
 
 // eslint-disable-next-line max-params -- a row of the table above reads best flat
 function fault(status: number, proxyError: string, title: string, hint: string, level: Level = 'warn'): CodeEntry {
-  return { status, proxyError, title, hint, level, kind: 'fault' };
+  return { status, proxyError, title, hint, level };
 }
 
 /**
@@ -94,6 +94,15 @@ export class Fault extends Error {
     this.name = 'Fault';
     this.code = code;
   }
+}
+
+/**
+ * What a thrown thing means to an exchange. Rooms that end in a callback can only throw: a fault whose code is a refusal's is one,
+ * so that ledger and metrics count it as what policy said. Its cause is lost.
+ */
+export function toVerdict(thrown: unknown): Refusal | Fault {
+  const fault = toFault(thrown);
+  return CODES[fault.code].level === undefined ? new Refusal(fault.code, fault.message) : fault;
 }
 
 /** Any thrown thing as a Fault: what is not one already is a bug and becomes `internal_error`. */

@@ -76,7 +76,7 @@ function logFault(log: Logger, outcome: Outcome): void {
       ...fields,
       stack: stackFrames(verdict.cause instanceof Error ? verdict.cause : verdict),
     });
-  else log[CODES[verdict.code].level](without(verdict.message, removed), fields);
+  else log[CODES[verdict.code].level ?? 'info'](without(verdict.message, removed), fields);
 }
 
 /** The chain of causes as names, codes and messages; `undefined` where there is none. */

@@ -83,7 +83,6 @@ class Trip {
       }
       connection.destroy();
       if (end.trouble !== undefined) return end.trouble;
-      if (end.fault.code === 'request_timeout') return new Refusal(end.fault.code, end.fault.message);
       const lost = { body, reused: connection.exchanges > 1, silent: connection.bytesRead === heard };
       if (attempt > 1 || !mayRepeat(this.#dispatch, end, lost)) throw end.fault;
     }

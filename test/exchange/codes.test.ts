@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CODES, Fault, isRefusal, Refusal, toFault } from '../../src/exchange/codes.ts';
+import { CODES, Fault, isRefusal, Refusal, toFault, toVerdict } from '../../src/exchange/codes.ts';
 import type { Code } from '../../src/exchange/codes.ts';
 
 /** What users rely on; a status that changes breaks them. */
@@ -64,6 +64,26 @@ describe('CODES', () => {
     expect(entry.title).toMatch(/^[^\r\n.]+$/);
   });
 
+  it('has a level for the log where the world failed, and none where policy said no', () => {
+    const faults = rows.filter(({ entry }) => entry.level !== undefined).map(({ code }) => code);
+    expect(faults).toEqual([
+      'credential_unavailable',
+      'dns_failed',
+      'upstream_connect',
+      'upstream_tls',
+      'upstream_protocol',
+      'upstream_timeout',
+      'client_closed',
+      'client_tls',
+      'internal_error',
+    ]);
+  });
+
+  it('names in the hint of a limit both keys that raise one', () => {
+    expect(CODES.limit_reached.hint).toContain('limits.connections');
+    expect(CODES.limit_reached.hint).toContain('limits.upstream_connections');
+  });
+
   it('answers 407 for a missing token only', () => {
     expect(rows.filter(({ entry }) => entry.status === 407).map(({ code }) => code)).toEqual(['sandbox_unauthenticated']);
   });
@@ -78,6 +98,15 @@ describe('Refusal and Fault', () => {
   it('leaves a thrown fault as it is', () => {
     const fault = new Fault('dns_failed', 'the name was not resolved');
     expect(toFault(fault)).toBe(fault);
+  });
+
+  it("makes a refusal of a thrown fault whose code is a refusal's, and of no other", () => {
+    const refusal = toVerdict(new Fault('address_denied', 'no longer allowed'));
+    expect(refusal).toBeInstanceOf(Refusal);
+    expect(refusal).toMatchObject({ code: 'address_denied', detail: 'no longer allowed', rule: undefined });
+    const fault = new Fault('dns_failed', 'the name was not resolved');
+    expect(toVerdict(fault)).toBe(fault);
+    expect(toVerdict(new Error('bug'))).toMatchObject({ name: 'Fault', code: 'internal_error' });
   });
 
   it.each([new TypeError('x is not a function at /srv/app.ts'), 'text', undefined, null, { code: 'dns_failed' }])(
