@@ -1,24 +1,15 @@
 // The words of the hook-runner: what happened (HookEvent), who is to be asked (HookRule, HookHandler), what came of one handler (HandlerRun),
 // and what the runtime is to do (Verdict). Types and closed lists only; nothing here runs, reads or decides.
+import { DECISIONS, EVENT_NAMES } from '../exchange/hook-words.ts';
+import type { EventName, HookDecision, HookOutcome } from '../exchange/hook-words.ts';
 import type { HookFailure } from './failures.ts';
+
+// The closed lists stand where the record room sees them too.
+export { DECISIONS, EVENT_NAMES };
+export type { EventName, HookDecision };
 
 /** The schemas that a hooks file can be written in. */
 export type DialectName = 'managed' | 'desktop' | 'settings';
-
-/** Every event of every dialect. PreToolUse and PostToolUse are known to two of them. */
-export const EVENT_NAMES = [
-  'pre_tool_execution',
-  'post_tool_execution',
-  'SessionStart',
-  'PreToolUse',
-  'PostToolUse',
-  'PreInvocation',
-  'PostInvocation',
-  'Stop',
-] as const;
-
-/** One of them. */
-export type EventName = (typeof EVENT_NAMES)[number];
 
 /** JSON that somebody else wrote. */
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -118,12 +109,6 @@ export interface HookSet {
   readonly problems: readonly HookProblem[];
 }
 
-/** How a tool call is gated, from the least strict to the strictest. */
-export const DECISIONS = ['allow', 'auto_approve', 'ask', 'force_ask', 'review', 'deny_unless_prior_grant', 'deny'] as const;
-
-/** One of them. `review` is ours: a human has to look. */
-export type HookDecision = (typeof DECISIONS)[number];
-
 /** What a handler said, read by its dialect. Everything absent: it has no opinion. */
 export interface HookAnswer {
   readonly decision?: HookDecision;
@@ -167,7 +152,7 @@ export interface HandlerRun {
   readonly handler: HookHandler;
   readonly rule: HookRule;
   /** `allow`, `deny`, … as it said; `none`: no opinion; else the name of the failure */
-  readonly outcome: HookDecision | 'none' | HookFailure['code'];
+  readonly outcome: HookOutcome;
   readonly answer: HookAnswer;
   readonly failure: HookFailure | undefined;
   /** What the failure came to; undefined where there was none, or where its event decides nothing */
@@ -197,10 +182,11 @@ export interface HookLine {
   readonly event: EventName;
   readonly dialect: DialectName;
   readonly tool: string | null;
-  readonly handler: string;
-  readonly handler_kind: HookHandler['kind'];
+  /** null: the line is about the call itself, whose evidence is wanted though no handler ran for it */
+  readonly handler: string | null;
+  readonly handler_kind: HookHandler['kind'] | null;
   /** Path of the hooks file */
-  readonly file: string;
+  readonly file: string | null;
   readonly outcome: HandlerRun['outcome'];
   /** What the run came to for the call; null where its event decides nothing */
   readonly decision: HookDecision | null;
