@@ -46,6 +46,7 @@ export const FAILURES = {
   refused_by_proxy: 'the proxy refused the request',
   no_proxy: 'no proxy is named, and hooks go out through one',
   not_https: 'the URL is not https',
+  invalid_url: 'the URL is not one that may be posted to',
   unresolved_variable: 'a header holds a variable that cannot be resolved',
   invalid_header: 'a header is not one that may be sent',
 } as const;
