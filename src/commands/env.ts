@@ -4,6 +4,7 @@ import { posix } from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { readSecret } from '../credentials/secret-source.ts';
 import { formatAuthority, parseHost } from '../exchange/authority.ts';
+import { DEFAULT_SANDBOX } from '../exchange/snapshot.ts';
 import { javaTrust, publicPaths } from './ca.ts';
 import { complainOfConfig, configPath, readConfig } from './context.ts';
 import type { CommandContext, ConfigOption } from './context.ts';
@@ -128,7 +129,7 @@ function isLoopback(host: string): boolean {
 function chooseSandbox(config: Config, asked: string | undefined): Outcome<string | undefined> {
   const ids = Object.keys(config.sandboxes);
   if (asked !== undefined) {
-    if (Object.hasOwn(config.sandboxes, asked) || (ids.length === 0 && asked === 'default')) return asked;
+    if (Object.hasOwn(config.sandboxes, asked) || (ids.length === 0 && asked === DEFAULT_SANDBOX)) return asked;
     const known = ids.length === 0 ? 'the config names none; leave --sandbox out' : `there are: ${ids.join(', ')}`;
     return { problem: `there is no sandbox "${asked}"; ${known}`, code: EXIT.usage };
   }

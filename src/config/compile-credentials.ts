@@ -53,7 +53,8 @@ class CredentialReader {
         const token = await this.#secrets([[entry.token, ['token']]]);
         if (typeof token === 'string') return token;
         const value = composeSecret(token, (text = '') => (entry.prefix === '' ? text : `${entry.prefix} ${text}`));
-        return value === undefined ? [] : [{ name: entry.header_name, value }];
+        if (value === undefined) throw new Error('internal error: a bearer token was composed to nothing');
+        return [{ name: entry.header_name, value }];
       }
       case 'basic': {
         const pair = await this.#secrets([

@@ -5,23 +5,26 @@ import type { Injection, Policy, Rule, TransformField } from '../exchange/rule.t
 import type { SecretSource } from '../credentials/secret-source.ts';
 import { classify } from '../network/address-class.ts';
 import { NO_RANGES, parseRanges } from '../network/address-ranges.ts';
-import { buildPolicy } from '../policy/policy-index.ts';
+import { buildPolicy, DENY_ALL } from '../policy/policy-index.ts';
 import type { AllowlistEntry } from '../policy/policy-index.ts';
 import type { Findings, KeyPath } from './problem.ts';
 import type { Network, RuleEntry } from './rule-schema.ts';
 import type { SourceReader } from './source-reader.ts';
+import { suggestKey } from './spelling.ts';
 
 /** What compiling a network needs beside the network. */
 export interface NetworkContext {
   readonly sources: SourceReader;
   readonly findings: Findings;
-  /** Ids that the config itself names; others may be in the store */
+  /** Ids that the config declares */
   readonly credentialIds: ReadonlySet<string>;
+  /** At the start a secret that is missing is a problem; afterwards its rule or sandbox loses it, so that other changes still take effect */
+  readonly atStart: boolean;
 }
 
 /** The policy of a network; `path` is where it stands in the config. Problems and warnings go to the findings. */
 export async function compileNetwork(network: Network | undefined, path: KeyPath, context: NetworkContext): Promise<Policy> {
-  if (network === 'disabled') return buildPolicy({ denylist: [], allowlist: [] });
+  if (network === 'disabled') return DENY_ALL;
   if (network?.allowlist === undefined) {
     const missing = network === undefined ? 'is missing' : 'has no `allowlist`';
     context.findings.warn(
@@ -59,11 +62,15 @@ function setOf<Value>(values: readonly Value[] | undefined): ReadonlySet<Value> 
 }
 
 async function compileInjection(entry: RuleEntry, path: KeyPath, context: NetworkContext): Promise<Injection | undefined> {
-  const transform = await compileTransform(entry.transform ?? [], [...path, 'transform'], context);
-  if (entry.credential === undefined && transform.length === 0) return undefined;
+  const { fields, unavailable } = await compileTransform(entry.transform ?? [], [...path, 'transform'], context);
+  const { credential } = entry;
+  if (credential === undefined && fields.length === 0 && unavailable === undefined) return undefined;
+  // An id that nobody declares may be a secret in the wrong place: it goes no further than this.
+  const declared = credential !== undefined && context.credentialIds.has(credential);
   return {
-    credential: entry.credential,
-    transform,
+    credential: declared ? credential : undefined,
+    transform: fields,
+    unavailable: credential === undefined || declared ? unavailable : 'its `credential` names none that is declared',
     mode: entry.mode ?? 'set',
     allowPlaintext: entry.allow_plaintext ?? false,
     keep: new Set(entry.keep ?? []),
@@ -72,17 +79,28 @@ async function compileInjection(entry: RuleEntry, path: KeyPath, context: Networ
 
 type Fields = Readonly<Record<string, SecretSource>>;
 
-async function compileTransform(objects: readonly Fields[], path: KeyPath, context: NetworkContext): Promise<TransformField[]> {
+/** The fields, and why one of them is missing where it is. */
+async function compileTransform(
+  objects: readonly Fields[],
+  path: KeyPath,
+  context: NetworkContext,
+): Promise<{ readonly fields: readonly TransformField[]; readonly unavailable: string | undefined }> {
+  const { findings, sources, atStart } = context;
   const merged = new Map<string, TransformField>();
+  let unavailable: string | undefined;
   for (const object of objects) {
     for (const [name, source] of Object.entries(object)) {
       const place = [...path, name];
-      const reading = await context.sources.secret(source, place);
+      const reading = await sources.secret(source, place);
       if (reading.kind === 'read') merged.set(name.toLowerCase(), { name, value: reading.secret });
-      else context.findings.problem(place, reading.problem);
+      else if (reading.kind === 'malformed' || atStart) findings.problem(place, reading.problem);
+      else {
+        unavailable ??= reading.problem;
+        findings.warn(place, `is unavailable and the requests of its rule are refused: ${reading.problem}`);
+      }
     }
   }
-  return [...merged.values()];
+  return { fields: [...merged.values()], unavailable };
 }
 
 function warnOfRule(entry: RuleEntry, path: KeyPath, { findings, credentialIds }: NetworkContext): void {
@@ -108,10 +126,9 @@ function warnOfRule(entry: RuleEntry, path: KeyPath, { findings, credentialIds }
     findings.warn(path, '`allow_plaintext`, `mode` and `keep` have no effect without `credential` or `transform`');
   }
   if (credential !== undefined && !credentialIds.has(credential)) {
-    findings.warn(
-      [...path, 'credential'],
-      `no credential "${credential}" in this file; until the store holds one, its requests are refused`,
-    );
+    const meant = suggestKey(credential, [...credentialIds]);
+    const remedy = meant === undefined ? 'declare it in `credentials`' : `did you mean "${meant}"?`;
+    findings.warn([...path, 'credential'], `names no credential of this file, and its requests are refused; ${remedy}`);
   }
   for (const [index, pattern] of (entry.paths ?? []).entries()) {
     if (!/(?<![.\])])\/\*$/.test(pattern.source)) continue;

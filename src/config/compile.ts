@@ -5,6 +5,7 @@ import { X509Certificate } from 'node:crypto';
 import type { Policy } from '../exchange/rule.ts';
 import type { Limits, SandboxRegistry, Snapshot } from '../exchange/snapshot.ts';
 import type { Secret } from '../foundation/secret.ts';
+import { underDenylistOf } from '../policy/policy-index.ts';
 import { compileCredentials } from './compile-credentials.ts';
 import type { CompiledCredential } from './compile-credentials.ts';
 import { compileNetwork } from './compile-network.ts';
@@ -13,6 +14,7 @@ import { Findings } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { createSandboxRegistry, tokenFaults } from './sandboxes.ts';
 import type { SandboxEntry } from './sandboxes.ts';
+import { STANDARD_STORE } from './schema.ts';
 import type { Config } from './schema.ts';
 import { NOTHING_YET, SourceReader } from './source-reader.ts';
 import type { LastGood } from './source-reader.ts';
@@ -36,7 +38,7 @@ export interface CompileOptions {
   readonly generation: number;
   readonly baseDirectory: string;
   readonly env: NodeJS.ProcessEnv;
-  /** Of the load before, for files that vanish in the middle of a rotation */
+  /** Of the load before, for files that vanish in the middle of a rotation; left out at the start */
   readonly lastGood?: LastGood;
   /** Wall clock, epoch `ms` */
   readonly now?: () => number;
@@ -51,9 +53,10 @@ export type CompileResult =
 export async function compileConfig(config: Config, options: CompileOptions): Promise<CompileResult> {
   const findings = new Findings();
   const { baseDirectory, env, lastGood = NOTHING_YET } = options;
+  const atStart = options.lastGood === undefined;
   const sources = new SourceReader({ baseDirectory, env, lastGood, now: options.now ?? Date.now }, findings);
   reportUnavailable(config, findings);
-  const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
+  const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)), atStart };
   const policy = await compileNetwork(config.network, ['network'], context);
   const sandboxes = await compileSandboxes(config, policy, context);
   const credentials = await compileCredentials(config.credentials, context);
@@ -72,18 +75,26 @@ function reportUnavailable(config: Config, findings: Findings): void {
   if (config.upstream.proxy !== null) {
     findings.problem(['upstream', 'proxy'], 'upstream.proxy is not available in this version; remove it or write null');
   }
+  if (JSON.stringify(config.store) !== JSON.stringify(STANDARD_STORE)) {
+    findings.problem(['store'], 'store is not available in this version; remove it');
+  }
 }
 
 async function compileSandboxes(config: Config, policy: Policy, context: NetworkContext): Promise<SandboxRegistry> {
-  const { sources, findings } = context;
+  const { sources, findings, atStart } = context;
   const entries: SandboxEntry[] = [];
   const tokens = new Map<string, Secret>();
   const ranges = new Map<string, string>();
   for (const [id, entry] of Object.entries(config.sandboxes)) {
     const path = ['sandboxes', id];
-    const own = entry.network === undefined ? policy : await compileNetwork(entry.network, [...path, 'network'], context);
+    const own =
+      entry.network === undefined
+        ? policy
+        : underDenylistOf(policy, await compileNetwork(entry.network, [...path, 'network'], context));
     const reading = entry.token === undefined ? undefined : await sources.secret(entry.token, [...path, 'token']);
     if (reading?.kind === 'read') tokens.set(id, reading.secret);
+    else if (reading?.kind === 'missing' && !atStart)
+      findings.warn([...path, 'token'], `is unavailable and nobody is known by it: ${reading.problem}`);
     else if (reading !== undefined) findings.problem([...path, 'token'], reading.problem);
     for (const [index, range] of (entry.sources ?? []).entries()) {
       const twin = ranges.get(range.key);
@@ -105,12 +116,14 @@ function reportTokens(tokens: ReadonlyMap<string, Secret>, findings: Findings): 
   for (const id of short) findings.warn(['sandboxes', id, 'token'], 'is shorter than 16 characters and could be guessed');
 }
 
-async function readRoots(paths: readonly string[], { sources, findings }: NetworkContext): Promise<string[]> {
+/** The roots as they stand in their files. One that is gone for good is trusted no more, and what it vouched for fails to verify. */
+async function readRoots(paths: readonly string[], { sources, findings, atStart }: NetworkContext): Promise<string[]> {
   const texts: string[] = [];
   for (const [index, path] of paths.entries()) {
     const place = ['upstream', 'ca', index];
     const reading = await sources.text(path, place);
-    if ('problem' in reading) findings.problem(place, reading.problem);
+    if ('problem' in reading && atStart) findings.problem(place, reading.problem);
+    else if ('problem' in reading) findings.warn(place, `${reading.problem}; its roots are not trusted`);
     else if (!holdsCertificates(reading.text))
       findings.problem(place, `file "${path}" holds no valid PEM certificate; name a PEM file`);
     else texts.push(reading.text);

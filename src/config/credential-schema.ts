@@ -1,6 +1,7 @@
 // The schema of `credentials`: the bodies of the credentials resource that this version can put on.
 // Types that are known but not built yet are named in UNAVAILABLE_TYPES, so that their problem can say so.
 import { z } from 'zod';
+import { EMPTY_SECRET } from '../credentials/secret-source.ts';
 import { headerFields, headerName, secretValue } from './fields.ts';
 
 /** Types of credentials that the dialect or other proxies know and this version does not. */
@@ -20,11 +21,18 @@ export const credentialSchema = z.discriminatedUnion('type', [
       .prefault('Bearer')
       .describe('Word before the token; "" for none.'),
   }),
-  z.strictObject({
-    type: z.literal('basic').describe('User name and password, as RFC 7617 has them.'),
-    username: secretValue().describe('The user name, without a colon: text, { env } or { file }.'),
-    password: secretValue().describe('The password: text, { env } or { file }.'),
-  }),
+  z
+    .strictObject({
+      type: z.literal('basic').describe('User name and password, as RFC 7617 has them.'),
+      username: secretValue({ mayBeEmpty: true }).describe(
+        'The user name, without a colon: text ("" for none), { env } or { file }.',
+      ),
+      password: secretValue({ mayBeEmpty: true }).describe('The password: text ("" for none), { env } or { file }.'),
+    })
+    .refine(({ username, password }) => username !== EMPTY_SECRET || password !== EMPTY_SECRET, {
+      error: 'must not be empty together with `username`; give one of them its text',
+      path: ['password'],
+    }),
   z.strictObject({
     type: z.literal('header').describe('Any headers, each with its own secret.'),
     headers: headerFields()

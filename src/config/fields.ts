@@ -1,12 +1,13 @@
 // Leaf fields that several parts of the schema share. Each turns an operator's text into its typed value or into a problem.
-// It must never quote a value that may be a secret; where a value is quoted here, its key cannot bear one.
+// It must never quote what may be a secret: of values only those whose key cannot bear one, of keys only those that look like keys.
 import { z } from 'zod';
 import { parseAddress, parseHost } from '../exchange/authority.ts';
 import { isFieldName } from '../exchange/header-fields.ts';
 import type { AddressRanges } from '../exchange/rule.ts';
 import { parseRanges } from '../network/address-ranges.ts';
-import { readSecretText } from '../credentials/secret-source.ts';
+import { EMPTY_SECRET, readSecretText } from '../credentials/secret-source.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
+import { shownKey } from './problem.ts';
 import { DURATION, parseDuration, parseSize, SIZE } from './units.ts';
 
 /** Where a listener binds. Port 0 asks for any free one. */
@@ -108,10 +109,20 @@ export function ipAddress() {
   });
 }
 
+const IDENTIFIER = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
+const ID_RULE = 'use up to 63 letters, digits, "-" and "_", a letter or digit first';
+
 /** An id of a credential or a sandbox. */
 export function identifier() {
-  return z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, {
-    error: (issue) => `"${String(issue.input)}" is not an id; use up to 63 letters, digits, "-" and "_", a letter or digit first`,
+  return z.string().regex(IDENTIFIER, {
+    error: (issue) => `${shownKey(String(issue.input))} is not an id; ${ID_RULE}`,
+  });
+}
+
+/** The id of a credential where it is referred to. It is never quoted: what does not fit may be the credential itself. */
+export function credentialId() {
+  return z.string().regex(IDENTIFIER, {
+    error: `is not the id of a credential; ${ID_RULE}, and write the secret under that id in \`credentials\``,
   });
 }
 
@@ -134,9 +145,9 @@ export function headerName() {
   return z.string().superRefine((name, context) => {
     const lower = name.toLowerCase();
     if (!isFieldName(name)) {
-      fail(context, `"${name}" is not a header name; use letters, digits and "-", as in "X-Api-Key"`);
+      fail(context, `${shownKey(name)} is not a header name; use letters, digits and "-", as in "X-Api-Key"`);
     } else if (FORBIDDEN_FIELDS.has(lower) || lower.startsWith('proxy-')) {
-      fail(context, `"${name}" frames the message or belongs to one hop, and cannot be put on; remove it`);
+      fail(context, `${shownKey(name)} frames the message or belongs to one hop, and cannot be put on; remove it`);
     }
   });
 }
@@ -164,9 +175,10 @@ export function secretReference() {
     });
 }
 
-/** A secret: the text itself, or where it is kept. */
-export function secretValue() {
+/** A secret: the text itself, or where it is kept. `mayBeEmpty`: the text `""` is one, EMPTY_SECRET. */
+export function secretValue({ mayBeEmpty = false } = {}) {
   const text = z.string().transform((value, context): SecretSource => {
+    if (mayBeEmpty && value === '') return EMPTY_SECRET;
     const reading = readSecretText(value, 'the text');
     return reading.kind === 'read' ? { kind: 'text', secret: reading.secret } : fail(context, reading.problem);
   });
@@ -180,7 +192,10 @@ export function headerFields() {
   return z.record(headerName(), secretValue()).refine((fields) => caseTwins(Object.keys(fields)) === undefined, {
     error: (issue) => {
       const twins = isMapping(issue.input) ? caseTwins(Object.keys(issue.input)) : undefined;
-      return twins === undefined ? 'holds a header twice' : `"${twins[0]}" and "${twins[1]}" are one header; keep one of them`;
+      const [one, other] = (twins ?? []).map(shownKey);
+      // Two spellings of one header are shown both or neither.
+      const both = one === other ? 'holds one header in two spellings' : `${one ?? ''} and ${other ?? ''} are one header`;
+      return `${both}; keep one of them`;
     },
     ...onAnyMapping,
   });

@@ -6,7 +6,7 @@ import type { Pattern } from '../exchange/rule.ts';
 import { parseDomain } from '../policy/host-pattern.ts';
 import type { DomainPattern } from '../policy/host-pattern.ts';
 import { compilePattern } from '../policy/pattern.ts';
-import { addressRange, fail, headerFields, headerName, identifier, isMapping, onAnyMapping } from './fields.ts';
+import { addressRange, credentialId, fail, headerFields, headerName, isMapping, onAnyMapping } from './fields.ts';
 
 function domain() {
   return z.string().transform((text, context): DomainPattern => {
@@ -53,7 +53,7 @@ export const ruleSchema = z
     transform: transform
       .optional()
       .describe('Headers put on at the door, or a list of such objects merged in order. Values are text, { env } or { file }.'),
-    credential: identifier()
+    credential: credentialId()
       .optional()
       .describe('Id of the credential put on at the door; `transform` goes on top and wins on the same header.'),
     ports: z
@@ -123,7 +123,9 @@ export const networkSchema = z.union(
       denylist: z
         .array(z.strictObject({ domain: domain().describe('Host that is refused: exact, "*.x.com", "*", or an IP address.') }))
         .optional()
-        .describe('What is refused whatever the allowlist says. Left out: nothing more than the allowlist refuses.'),
+        .describe(
+          'What is refused whatever the allowlist says; at the top level, whatever that of any sandbox says. Left out: nothing more than the allowlist refuses.',
+        ),
     }),
   ],
   { error: 'expected "disabled" or an object with `allowlist` and `denylist`' },

@@ -4,6 +4,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { parseAddress } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 import type { AddressRanges, Policy } from '../exchange/rule.ts';
+import { DEFAULT_SANDBOX } from '../exchange/snapshot.ts';
 import type { SandboxRegistry } from '../exchange/snapshot.ts';
 import type { Sandbox } from '../exchange/stages.ts';
 import type { Secret } from '../foundation/secret.ts';
@@ -16,11 +17,8 @@ export interface SandboxEntry {
   readonly sources: readonly AddressRanges[];
 }
 
-/** Id of the one sandbox that there is where none is configured. */
-export const DEFAULT_SANDBOX = 'default';
-
 /**
- * The registry over the sandboxes. Without any, no token is asked for and `byId('default')` is judged by `policy`.
+ * The registry over the sandboxes. Without any, no token is asked for and DEFAULT_SANDBOX is judged by `policy`.
  * Of two entries with the same token or the same range the first wins; the caller reports them as problems.
  */
 export function createSandboxRegistry(entries: readonly SandboxEntry[], policy: Policy): SandboxRegistry {

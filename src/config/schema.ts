@@ -6,6 +6,7 @@ import { credentialSchema } from './credential-schema.ts';
 import {
   addressRange,
   count,
+  credentialId,
   duration,
   filePath,
   identifier,
@@ -66,30 +67,32 @@ const store = z.strictObject({
     .string()
     .regex(/^(?:file:|rediss?:\/\/|postgres(?:ql)?:\/\/)./, { error: 'must begin with "file:", "redis://" or "postgresql://"' })
     .prefault('file:state/store.json')
-    .describe(
-      'Where credentials and environments made over the API are kept. Use redis:// or postgresql:// when proxies share them.',
-    ),
-  key: secretReference()
-    .prefault({ file: 'state/store-key' })
-    .describe('Key that seals the records at rest; made at the first start where it is a file that does not exist.'),
+    .describe('Where credentials and environments made over the API are to be kept: a file, redis:// or postgresql://.'),
+  key: secretReference().prefault({ file: 'state/store-key' }).describe('Key that is to seal the records at rest.'),
 });
+
+/** `store` where nothing is said: the only one that this version takes. */
+export const STANDARD_STORE = store.parse({});
 
 const limits = z.strictObject({
   connections: count(4096, 'Connections from sandboxes open at once. Raise it with the memory at hand.'),
-  header_bytes: size('64KiB', 'Request line and header section together. Raise it for clients with large cookies.'),
+  header_bytes: size(
+    '64KiB',
+    'Request line and header section together. Raise it for clients with large cookies. A change needs a restart.',
+  ),
   header_fields: count(1000, 'Header fields in one section.'),
   target_bytes: size('16KiB', 'Length of a request target. Raise it for very long query strings.'),
   reply_header_bytes: size('128KiB', "Header section of an upstream's answer."),
   timeouts: z
     .strictObject({
-      header: duration('10s', 'Whole request header section, from its first byte.'),
-      handshake: duration('10s', 'First bytes of a tunnel and the TLS handshake with the sandbox.'),
+      header: duration('10s', 'Whole request header section, from its first byte. A change needs a restart.'),
+      handshake: duration('10s', 'First bytes of a tunnel and the TLS handshake with the sandbox. A change needs a restart.'),
       dns: duration('5s', 'Resolving one name.'),
       connect: duration('10s', 'TCP connect and TLS handshake with the upstream, together.'),
       reply: duration('5m', "First byte of the upstream's answer. Raise it for APIs that think long before they answer."),
       body_idle: duration('5m', 'Silence inside a body, either way.'),
       tunnel_idle: duration('10m', 'Silence in an upgraded or passed-through connection, both ways.'),
-      keep_alive: duration('75s', 'Idle kept-alive connection of a sandbox.'),
+      keep_alive: duration('75s', 'Idle kept-alive connection of a sandbox. A change needs a restart.'),
       upstream_keep_alive: duration('30s', 'Idle pooled connection to an upstream.'),
       drain: duration('10s', 'How long a stop waits for exchanges under way.'),
     })
@@ -108,14 +111,18 @@ const sandbox = z
       .min(1, { error: 'must not be empty; name at least one, or leave the key out' })
       .optional()
       .describe('Addresses (CIDR) that the sandbox connects from; the longest prefix wins.'),
-    network: networkSchema.optional().describe("The sandbox's own policy. Left out: the top-level `network`."),
+    network: networkSchema
+      .optional()
+      .describe(
+        "The sandbox's own policy; what the top-level denylist refuses stays refused. Left out: the top-level `network`.",
+      ),
     env: z
       .record(
         z.string(),
         z.union([
           z.string(),
           z.strictObject({ value: z.string().describe('The text of the variable.') }),
-          z.strictObject({ credential: identifier().describe('Id of the credential that the variable stands for.') }),
+          z.strictObject({ credential: credentialId().describe('Id of the credential that the variable stands for.') }),
         ]),
       )
       .optional()
@@ -141,7 +148,7 @@ export const configSchema = z.strictObject({
     .record(identifier(), credentialSchema)
     .prefault({})
     .describe('Credentials by id, for the `credential` of a rule.'),
-  store: store.prefault({}).describe('Where records made over the API are kept. A change needs a restart.'),
+  store: store.prefault({}).describe('Where records made over the API are to be kept. Not available in this version.'),
   audit: z
     .strictObject({
       path: z.string().min(1).prefault('-').describe('File that gets one JSON line for each exchange; "-" for standard output.'),
@@ -150,7 +157,10 @@ export const configSchema = z.strictObject({
     .describe('The audit log. A change needs a restart.'),
   log: z
     .strictObject({
-      level: z.enum(['debug', 'info', 'warn', 'error']).prefault('info').describe("How much the operator's log says."),
+      level: z
+        .enum(['debug', 'info', 'warn', 'error'])
+        .prefault('info')
+        .describe("How much the operator's log says. A change needs a restart."),
     })
     .prefault({})
     .describe("The operator's log, on standard error."),

@@ -2,12 +2,14 @@
 // Order matters and stands here alone: the sandbox's hop-by-hop fields go first, then its own values of what is injected, then ours come on.
 // It must never write a secret anywhere but into the Dispatch, and a credential that cannot be had refuses the request.
 import { formatAuthority } from '../exchange/authority.ts';
-import { Fault, Refusal } from '../exchange/codes.ts';
+import { Fault } from '../exchange/codes.ts';
+import type { Refusal } from '../exchange/codes.ts';
 import { endToEndFields, fieldValue, isFieldName, isFieldValue, looseName } from '../exchange/header-fields.ts';
 import type { Injection, TransformField } from '../exchange/rule.ts';
 import type { Resolution, Snapshot } from '../exchange/snapshot.ts';
 import { makeDispatch } from '../exchange/stages.ts';
 import type { Arrival, Dispatch, Route } from '../exchange/stages.ts';
+import { overlay, plaintextTrouble } from './injection.ts';
 
 /** The credentials that the exchange's own snapshot declares: those its rule meant (invariant 7). */
 type Declared = Snapshot['credentials'];
@@ -25,10 +27,14 @@ export type AttachCredentials = <A extends Arrival>(
 ) => Dispatch<A> | Refusal | Promise<Dispatch<A> | Refusal>;
 
 /** The lookup where nothing but the configuration declares credentials. */
-export const resolveDeclared: ResolveCredential = (id, _sandbox, declared) =>
-  declared.get(id) ?? { unavailable: 'no credential of this id is declared' };
+export function resolveDeclared(id: string, _sandbox: string, declared: Declared): Resolution {
+  return declared.get(id) ?? { unavailable: 'no credential of this id is declared' };
+}
 
-/** Builds the step. `onUnavailable` hears of each failure, for the metrics. */
+/** What stands in place of a credential's id where the rule itself is at fault; no id begins with `_`. */
+export const RULE_ITSELF = '_rule';
+
+/** Builds the step. `onUnavailable` hears of each failure, for the metrics: the credential's id, or RULE_ITSELF. */
 export function createAttach(options: {
   readonly resolve: ResolveCredential;
   readonly onUnavailable?: (credential: string) => void;
@@ -37,13 +43,13 @@ export function createAttach(options: {
   const preparations = new WeakMap<Injection, Prepared>();
 
   return (route, declared) => {
-    const { intent, rule, sandbox } = route.permit;
-    const { injection } = rule;
+    const { permit } = route;
+    const { intent, sandbox } = permit;
+    const { injection } = permit.rule;
     if (injection === undefined || intent.arrival.purpose === 'passthrough') return bare(route);
-    if (intent.scheme !== 'https' && !injection.allowPlaintext) {
-      const detail = 'the rule puts fields on, which plain http would show to everyone on the way';
-      return new Refusal('plaintext_credential', detail, rule.id);
-    }
+    const exposed = plaintextTrouble(permit);
+    if (exposed !== undefined) return exposed;
+    if (injection.unavailable !== undefined) return unavailable(RULE_ITSELF, new Error(injection.unavailable));
     const { credential } = injection;
     if (credential === undefined) return dispatch(route, injection, prepared(injection, NO_FIELDS));
     const found = resolveNow(credential, sandbox.id, declared);
@@ -80,7 +86,8 @@ export function createAttach(options: {
 
   function unavailable(credential: string, cause: unknown): never {
     options.onUnavailable?.(credential);
-    throw new Fault('credential_unavailable', `the credential "${credential}" cannot be resolved`, cause);
+    const what = credential === RULE_ITSELF ? 'what the rule puts on' : `the credential "${credential}"`;
+    throw new Fault('credential_unavailable', `${what} cannot be resolved`, cause);
   }
 }
 
@@ -169,13 +176,6 @@ function dispatched<A extends Arrival>(
 function hostField({ permit }: Route): string[] {
   const { authority, scheme } = permit.intent;
   return ['Host', formatAuthority(authority, scheme === 'https' ? 443 : 80)];
-}
-
-/** The credential's fields with the transform on top; of two with one name the later one stays (dialect section 1.5). */
-function overlay(below: readonly TransformField[], above: readonly TransformField[]): readonly TransformField[] {
-  const byName = new Map<string, TransformField>();
-  for (const fields of [below, above]) for (const field of fields) byName.set(looseName(field.name), field);
-  return [...byName.values()];
 }
 
 function chooseByMode(

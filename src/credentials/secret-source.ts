@@ -13,6 +13,9 @@ export type SecretSource =
   | { readonly kind: 'env'; readonly name: string }
   | { readonly kind: 'file'; readonly path: string };
 
+/** The secret that is empty on purpose, written out as `""`; a variable or a file that is empty is one that is missing. */
+export const EMPTY_SECRET: SecretSource = { kind: 'text', secret: new Secret('') };
+
 /**
  * What reading a source gave. `missing`: not there, not readable, or empty; may be there later.
  * `malformed`: there, but it could split or break a request on the wire (fault E08).

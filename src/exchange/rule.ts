@@ -27,9 +27,11 @@ export interface TransformField {
 
 /** What a rule puts on at the door. */
 export interface Injection {
-  /** Id of the stored credential, resolved for each request; applied before `transform` */
+  /** Id of the declared credential, resolved for each request; applied before `transform` */
   readonly credential: string | undefined;
   readonly transform: readonly TransformField[];
+  /** Why the rule cannot put on what it names, whatever its credential: its requests are refused. For the operator, not for the sandbox */
+  readonly unavailable: string | undefined;
   readonly mode: InjectionMode;
   readonly allowPlaintext: boolean;
   /** Names (lower case) of the sandbox's own authenticating fields that pass in spite of a credential */
@@ -59,6 +61,4 @@ export interface Policy {
   denied(host: Host): string | undefined;
   /** The rules that own the host: those of the most specific domain, in file order; empty where none names it. */
   rulesFor(host: Host): readonly Rule[];
-  /** For `explain` and the DNS door: every rule id in file order. */
-  readonly ruleIds: readonly string[];
 }

@@ -37,9 +37,12 @@ export interface Limits {
   readonly drainMs: number;
 }
 
+/** Id of the one sandbox that there is where the configuration names none. */
+export const DEFAULT_SANDBOX = 'default';
+
 /** Finds out who is asking. */
 export interface SandboxRegistry {
-  /** False: one unnamed sandbox, no token asked for */
+  /** False: the one sandbox is DEFAULT_SANDBOX, and no token is asked for */
   readonly required: boolean;
   /** By the credentials of Proxy-Authorization; `undefined` where they fit no sandbox. Constant time. */
   byToken(proxyAuthorization: string): Sandbox | undefined;

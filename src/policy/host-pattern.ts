@@ -28,6 +28,8 @@ export function parseDomain(text: string): DomainPattern | { readonly problem: s
 }
 
 function commonMistake(text: string): string | undefined {
+  // What stands before the @ of a URL is a password as often as not.
+  if (text.includes('@')) return 'holds an "@"; write the host alone, and a user name and password as a credential of type basic';
   const scheme = /^([a-z][a-z0-9+.-]*):\/\/([^/]*)/i.exec(text);
   if (scheme !== null) return `"${text}" is a URL; write the host alone: "${scheme[2] ?? ''}"`;
   if (text.includes('/'))

@@ -1,6 +1,7 @@
 // Who is asking: Intent and registry in, Sandbox or Refusal out. Pure but for the constant-time comparison inside the registry.
 // It must never answer differently for a wrong token and an unknown sandbox, and never say which it was.
 import { Refusal } from '../exchange/codes.ts';
+import { DEFAULT_SANDBOX } from '../exchange/snapshot.ts';
 import type { SandboxRegistry } from '../exchange/snapshot.ts';
 import type { Intent, Sandbox } from '../exchange/stages.ts';
 
@@ -14,6 +15,6 @@ export function identify(intent: Intent, registry: SandboxRegistry): Sandbox | R
 }
 
 function known(registry: SandboxRegistry, identity: string | undefined, client: string): Sandbox | undefined {
-  if (!registry.required) return registry.byId('default');
+  if (!registry.required) return registry.byId(DEFAULT_SANDBOX);
   return identity === undefined ? registry.bySource(client) : registry.byToken(identity);
 }

@@ -18,20 +18,22 @@ export function buildPolicy(options: {
   readonly allowlist: readonly AllowlistEntry[];
 }): Policy {
   const allowed = new DomainMap<Rule[]>();
-  const ruleIds: string[] = [];
   for (const { pattern, rule } of options.allowlist) {
     const owners = allowed.getOrAdd(pattern, () => []);
     const id = owners.length === 0 ? pattern.text : `${pattern.text}#${owners.length + 1}`;
     owners.push({ ...rule, id });
-    ruleIds.push(id);
   }
   const denied = new DomainMap<string>();
   for (const pattern of options.denylist) denied.getOrAdd(pattern, () => `deny ${pattern.text}`);
   return {
-    ruleIds,
     denied: (host) => denied.mostSpecific(host) ?? deniedAsIPv4(denied, host),
     rulesFor: (host) => allowed.mostSpecific(host) ?? NO_RULES,
   };
+}
+
+/** A policy to which the denylist of another one applies too: the denylist of the whole door always wins (design section 3). */
+export function underDenylistOf(above: Policy, own: Policy): Policy {
+  return { denied: (host) => above.denied(host) ?? own.denied(host), rulesFor: (host) => own.rulesFor(host) };
 }
 
 const NO_RULES: readonly Rule[] = [];

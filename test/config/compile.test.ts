@@ -192,8 +192,15 @@ describe('a warning', () => {
     ],
     [
       'a credential that no entry names',
-      allow('{ domain: a.example, credential: hub }'),
-      ['network.allowlist[0].credential: no credential "hub" in this file; until the store holds one, its requests are refused'],
+      allow('{ domain: a.example, credential: hunter2 }'),
+      [
+        'network.allowlist[0].credential: names no credential of this file, and its requests are refused; declare it in `credentials`',
+      ],
+    ],
+    [
+      'a credential that is misspelt',
+      `${allow('{ domain: a.example, credential: githbu }')}\ncredentials: { github: { type: bearer_token, token: a } }`,
+      ['network.allowlist[0].credential: names no credential of this file, and its requests are refused; did you mean "github"?'],
     ],
     [
       'an address inside the walls that is not opened',
@@ -274,6 +281,25 @@ describe('credentials', () => {
     expect(a !== undefined && 'fields' in a && shown(a.fields)).toEqual(['Authorization: Bearer t']);
   });
 
+  it.each([
+    { name: 'an empty password', pair: 'username: sk_live, password: ""', sent: 'sk_live:' },
+    { name: 'an empty user name', pair: 'username: "", password: { env: PASSWORD }', sent: ':hunter2' },
+  ])('of type basic may have $name', async ({ pair, sent }) => {
+    const { credentials } = await compiled(`network: disabled\ncredentials: { a: { type: basic, ${pair} } }`, {
+      PASSWORD: 'hunter2',
+    });
+    const a = credentials.get('a');
+    expect(a !== undefined && 'fields' in a && shown(a.fields)).toEqual([
+      `Authorization: Basic ${Buffer.from(sent).toString('base64')}`,
+    ]);
+  });
+
+  it('of type basic take a variable that is empty for a missing one', async () => {
+    const text = 'network: disabled\ncredentials: { a: { type: basic, username: u, password: { env: PASSWORD } } }';
+    const { credentials } = await compiled(text, { PASSWORD: '' });
+    expect(credentials.get('a')).toHaveProperty('unavailable');
+  });
+
   it('are unavailable while their secret is missing, and do not keep the door from starting', async () => {
     const result = await compiled(await fixture('missing-secret.yaml')); // L04
     expect(result.credentials.get('hub')).toEqual({
@@ -336,6 +362,8 @@ describe('a problem', () => {
       'upstream: { proxy: "http://u:hunter2@proxy.example:3128" }',
       ['upstream.proxy: upstream.proxy is not available in this version; remove it or write null'],
     ],
+    ['a store', 'store: { uri: "redis://u:hunter2@cache" }', ['store: store is not available in this version; remove it']],
+    ['a key of a store', 'store: { key: { env: STORE_KEY } }', ['store: store is not available in this version; remove it']],
     [
       'a missing root',
       'upstream: { ca: [none.pem] }',
@@ -427,6 +455,86 @@ describe('a secret file', () => {
   });
 });
 
+describe('a secret that is removed for good', () => {
+  const path = (name: string) => join(baseDirectory, name);
+  /** Good with `text`, then without the file, from the moment on that its grace is over. */
+  const afterGrace = async (text: string, name: string): Promise<Compiled> => {
+    await writeFile(path(name), 'hunter2hunter2hunter2', { mode: 0o600 });
+    const good = await compile(text);
+    await rm(path(name));
+    const gone = await compile(text, {}, good, () => 1_000_000);
+    const over = await compile(text, {}, gone, () => 1_000_000 + GRACE_MS);
+    if ('problems' in over) throw new Error(JSON.stringify(over.problems));
+    // Nor does it come back, or reject a load, when the file is changed for another reason.
+    const later = await compile(`${text}\nlog: { level: warn }`, {}, over, () => 2_000_000);
+    if ('problems' in later) throw new Error(JSON.stringify(later.problems));
+    expect(later.compiled.warnings).toEqual(over.compiled.warnings);
+    return later.compiled;
+  };
+
+  it('takes the transform that needs it out of use, and nothing else', async () => {
+    const text =
+      'network: { denylist: [{ domain: b.example }], allowlist: [{ domain: a.example, transform: { X-A: a, X-Key: { file: key } } }] }';
+    const over = await afterGrace(text, 'key');
+    const problem = 'file "key" does not exist; create it or correct the path';
+    expect(rules(over, 'a.example')[0]?.injection).toMatchObject({ credential: undefined, unavailable: problem });
+    expect(over.snapshot.sandboxes.byId('default')?.policy.denied(host('b.example'))).toBe('deny b.example');
+    expect(over.warnings).toEqual([
+      `network.allowlist[0].transform.X-Key: is unavailable and the requests of its rule are refused: ${problem}`,
+    ]);
+  });
+
+  it('leaves nobody known by the token that it was', async () => {
+    const { snapshot, warnings } = await afterGrace('network: disabled\nsandboxes: { a: { token: { file: door } } }', 'door');
+    const basic = (token: string) => `Basic ${Buffer.from(`a:${token}`).toString('base64')}`;
+    expect(snapshot.sandboxes.required).toBe(true);
+    expect([basic('hunter2hunter2hunter2'), basic('')].map((each) => snapshot.sandboxes.byToken(each))).toEqual([
+      undefined,
+      undefined,
+    ]);
+    expect(warnings).toEqual([
+      'sandboxes.a.token: is unavailable and nobody is known by it: file "door" does not exist; create it or correct the path',
+    ]);
+  });
+
+  it('is in use to the last moment of its grace', async () => {
+    const text = 'network: { allowlist: [{ domain: a.example, transform: { X-Key: { file: key } } }] }';
+    await writeFile(path('key'), 'hunter2', { mode: 0o600 });
+    const good = await compile(text);
+    await rm(path('key'));
+    const gone = await compile(text, {}, good, () => 1_000_000);
+    const still = await compile(text, {}, gone, () => 1_000_000 + GRACE_MS - 1);
+    expect('compiled' in still && rules(still.compiled, 'a.example')[0]?.injection).toMatchObject({ unavailable: undefined });
+  });
+});
+
+describe("a rule's credential", () => {
+  it('that nobody declares goes no further than the file, for it may be the secret itself', async () => {
+    const result = await compiled('network: { allowlist: [{ domain: a.example, credential: hunter2 }] }');
+    const [rule] = rules(result, 'a.example');
+    expect(rule?.injection).toMatchObject({
+      credential: undefined,
+      unavailable: 'its `credential` names none that is declared',
+    });
+    expect(JSON.stringify([rule, result.warnings])).not.toContain('hunter2');
+  });
+});
+
+describe('the denylist of the top-level network', () => {
+  it.each([
+    { name: 'its own network', network: '{ denylist: [{ domain: own.example }], allowlist: [{ domain: "*" }] }', own: true },
+    { name: 'a network without denylist', network: '{ allowlist: [{ domain: "*" }] }', own: false },
+  ])('holds for a sandbox with $name too', async ({ network, own }) => {
+    const result = await compiled(
+      `network: { denylist: [{ domain: "*.top.example" }], allowlist: [] }\nsandboxes: { a: { sources: [10.0.0.1], network: ${network} } }`,
+    );
+    const policy = result.snapshot.sandboxes.byId('a')?.policy;
+    const denied = ['x.top.example', 'own.example', 'other.example'].map((name) => policy?.denied(host(name)));
+    expect(denied).toEqual(['deny *.top.example', own ? 'deny own.example' : undefined, undefined]);
+    expect(policy?.rulesFor(host('other.example')).map(({ id }) => id)).toEqual(['*']);
+  });
+});
+
 describe('roots for upstreams', () => {
   const text = 'network: disabled\nupstream: { ca: [root.pem] }';
 
@@ -442,8 +550,27 @@ describe('roots for upstreams', () => {
     const later = await compile(text, {}, good);
     expect('compiled' in later && [later.compiled.upstreamCa, later.compiled.warnings]).toEqual([
       [pem],
-      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its last good content stays in use for 30 s'],
+      [
+        'upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its last good content stays in use for 30 s',
+      ],
     ]);
     expect('digest' in later && later.digest).toBe('digest' in good && good.digest);
+  });
+
+  it('are trusted no more when their file has been gone for its grace', async () => {
+    const [pem = ''] = rootCertificates;
+    await writeFile(join(baseDirectory, 'root.pem'), pem);
+    const good = await compile(text);
+    await rm(join(baseDirectory, 'root.pem'));
+    const gone = await compile(text, {}, good, () => 1_000_000);
+    const rootsAt = async (now: number) => {
+      const result = await compile(text, {}, gone, () => now);
+      return 'compiled' in result ? [result.compiled.upstreamCa.length, result.compiled.warnings] : result.problems;
+    };
+    expect(await rootsAt(1_000_000 + GRACE_MS - 1)).toEqual([1, [expect.stringContaining('stays in use')]]);
+    expect(await rootsAt(1_000_000 + GRACE_MS)).toEqual([
+      0,
+      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its roots are not trusted'],
+    ]);
   });
 });

@@ -5,6 +5,7 @@ import { EventEmitter, on, once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Compiled } from '../../src/config/compile.ts';
 import { ConfigError, openLiveConfig } from '../../src/config/live-config.ts';
 import type { LiveConfig, ReloadResult } from '../../src/config/live-config.ts';
 import { watchFiles } from '../../src/config/file-watch.ts';
@@ -59,6 +60,11 @@ function allows(from: LiveConfig, name: string): boolean {
   return policy !== undefined && policy.denied(host) === undefined && policy.rulesFor(host).length > 0;
 }
 
+function rulesOf(from: Compiled, name: string): string[] {
+  const rules = from.snapshot.sandboxes.byId('default')?.policy.rulesFor(parseHost(name) as Host) ?? [];
+  return rules.map(({ id }) => id);
+}
+
 function bearer(from: LiveConfig): string {
   const credential = from.current().credentials.get('hub');
   if (credential === undefined) return 'none';
@@ -91,7 +97,7 @@ describe('reload', () => {
     expect(await config.reload()).toMatchObject({ outcome: 'accepted', generation: 2 });
     expect(config.current().snapshot.generation).toBe(2);
     expect([allows(config, 'one.example'), allows(config, 'two.example')]).toEqual([false, true]);
-    expect(first.snapshot.sandboxes.byId('default')?.policy.ruleIds).toEqual(['one.example']);
+    expect(rulesOf(first, 'one.example')).toEqual(['one.example']);
   });
 
   it.each([
@@ -129,10 +135,27 @@ describe('reload', () => {
   it('names what waits for a restart, for as long as it differs from the start', async () => {
     const config = await open(allow('one.example'));
     await writeFile(file(), `${allow('one.example')}listen: { proxy: "127.0.0.1:1" }\nca: { key: null }\nlog: { level: warn }\n`);
-    expect(await config.reload()).toMatchObject({ outcome: 'accepted', restart_needed: ['listen.proxy', 'ca.key'] });
-    expect(await config.reload()).toMatchObject({ outcome: 'unchanged', restart_needed: ['listen.proxy', 'ca.key'] });
+    const restart_needed = ['listen.proxy', 'ca.key', 'log.level'];
+    expect(await config.reload()).toMatchObject({ outcome: 'accepted', restart_needed });
+    expect(await config.reload()).toMatchObject({ outcome: 'unchanged', restart_needed });
     await writeFile(file(), allow('one.example'));
     expect(await config.reload()).toMatchObject({ outcome: 'accepted', restart_needed: [] });
+  });
+});
+
+describe('a change of the limits', () => {
+  const timeouts = (key: string) => `timeouts: { ${key}: 1s }`;
+  it.each([
+    { limit: 'header_bytes: 8KiB', waits: ['limits.header_bytes'] },
+    { limit: timeouts('header'), waits: ['limits.timeouts.header'] },
+    { limit: timeouts('handshake'), waits: ['limits.timeouts.handshake'] },
+    { limit: timeouts('keep_alive'), waits: ['limits.timeouts.keep_alive'] },
+    { limit: 'header_fields: 10', waits: [] },
+    { limit: timeouts('reply'), waits: [] },
+  ])('of $limit waits for a restart: $waits', async ({ limit, waits }) => {
+    const config = await open(allow('one.example'));
+    await writeFile(file(), `${allow('one.example')}limits: { ${limit} }\n`);
+    expect(await config.reload()).toMatchObject({ outcome: 'accepted', restart_needed: waits });
   });
 });
 
@@ -362,6 +385,6 @@ describe('a file that is rewritten in every way while it is in use', () => {
   });
 
   function isLast(config: LiveConfig): boolean {
-    return config.current().snapshot.sandboxes.byId('default')?.policy.ruleIds.includes('last.example') ?? false;
+    return rulesOf(config.current(), 'last.example')[0] === 'last.example';
   }
 });

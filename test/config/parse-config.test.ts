@@ -197,8 +197,8 @@ describe('a single problem', () => {
     [
       'a header name with a colon',
       rule('transform: { "X:": x }'),
-      'network.allowlist[0].transform."X:"',
-      '"X:" is not a header name; use letters, digits and "-", as in "X-Api-Key"',
+      'network.allowlist[0].transform.<key not shown>',
+      'what stands here is not a header name; use letters, digits and "-", as in "X-Api-Key"',
     ],
     [
       'one header in two spellings',
@@ -267,6 +267,24 @@ describe('a single problem', () => {
       '"5" is not a duration; write the unit too: "5s" or "5ms"',
     ],
     ['a size in decimal units', 'limits: { header_bytes: 64KB }', 'limits.header_bytes', '"64KB" is not a size; write "64KiB"'],
+    [
+      'a text in place of the id of a credential',
+      rule('credential: "Bearer x"'),
+      'network.allowlist[0].credential',
+      'is not the id of a credential; use up to 63 letters, digits, "-" and "_", a letter or digit first, and write the secret under that id in `credentials`',
+    ],
+    [
+      'a user name and a password that are both empty',
+      'credentials: { a: { type: basic, username: "", password: "" } }',
+      'credentials.a.password',
+      'must not be empty together with `username`; give one of them its text',
+    ],
+    [
+      'an empty token',
+      'credentials: { a: { type: bearer_token, token: "" } }',
+      'credentials.a.token',
+      'the text is empty; put the secret into it',
+    ],
     ['no connection', 'limits: { connections: 0 }', 'limits.connections', 'must be at least 1'],
     [
       'a sandbox that nobody can be',
@@ -409,10 +427,41 @@ describe('many problems', () => {
   });
 });
 
+describe('a secret in the place of a key', () => {
+  const LONG = 'ghp_0123456789abcdef0123456789ABCDEF0123';
+  it.each([
+    { name: 'a header without the blank after its colon', text: rule('transform: { "Authorization:Bearer hunter2" }') },
+    { name: 'two of them in two cases', text: rule('transform: { "X:hunter2": a, "x:hunter2": b }') },
+    { name: 'one in a list of objects', text: rule('transform: [{ "Authorization:Bearer hunter2": "" }]') },
+    { name: 'one in a credential', text: 'credentials: { a: { type: header, headers: { "X-Key:hunter2": "" } } }' },
+    { name: 'a key of a rule', text: rule('"credential:hunter2"') },
+    { name: 'a hop-by-hop header with a token', text: rule(`transform: { proxy-${LONG}: "" }`) },
+    { name: 'a kept header', text: rule('keep: ["Cookie: hunter2"]') },
+    { name: 'an id of a credential', text: 'credentials: { "github:hunter2": { type: bearer_token, token: a } }' },
+    { name: 'a token as id', text: `credentials: { ${LONG}.x: { type: bearer_token, token: a } }` },
+    { name: 'a token as key', text: `${LONG}: 1` },
+    { name: 'a key at the top', text: '"token hunter2": 1' },
+    { name: 'a reference to a credential', text: rule('credential: ".hunter2"') },
+    { name: 'a reference of a variable', text: 'sandboxes: { a: { token: b, env: { A: { credential: "hunter2 x" } } } }' },
+  ])('is not repeated: $name', ({ text }) => {
+    const found = problemsOf(parseConfig(text, 'a.yaml')).map((problem) => formatProblem(problem, 'a.yaml'));
+    expect(found).not.toEqual([]);
+    expect(found.join('\n')).not.toMatch(/hunter2|0123456789abcdef/);
+  });
+});
+
 describe('formatPath', () => {
   it.each([
     [['network', 'allowlist', 2, 'domain'], 'network.allowlist[2].domain'],
     [['credentials', 'a.b'], 'credentials."a.b"'],
+    [['credentials', '3f2504e0-4f89-11d3-9a0c-0305e82c3301'], 'credentials.3f2504e0-4f89-11d3-9a0c-0305e82c3301'],
+    [['x'.repeat(40)], 'x'.repeat(40)],
+    [['x'.repeat(41)], '<key not shown>'],
+    [['abcdefghijklmn1'], 'abcdefghijklmn1'],
+    [['abcdefghijklmno1'], '<key not shown>'],
+    [['1234567890123456'], '1234567890123456'],
+    [['a b'], '<key not shown>'],
+    [['a:b'], '<key not shown>'],
     [[], ''],
   ])('writes %j', (path, text) => {
     expect(formatPath(path)).toBe(text);

@@ -304,6 +304,25 @@ describe('a credential that cannot be had', () => {
     expect(heard).toEqual(['github']);
   });
 
+  it('refuses a rule that is at fault itself, and names neither it nor what it lacks', () => {
+    const heard: string[] = [];
+    const step = createAttach({ resolve: STORED, onUnavailable: (id) => heard.push(id) });
+    const injection = injectionOf({ credential: 'github', transform: { 'X-A': 'a' }, unavailable: 'file "key" does not exist' });
+    const route = routeOf(exchangeArrival({ ceiling: TUNNEL }), ruleOf({ injection }));
+    let fault: unknown;
+    try {
+      void step(route, new Map());
+    } catch (error) {
+      fault = error;
+    }
+    expect(fault).toMatchObject({
+      code: 'credential_unavailable',
+      message: 'what the rule puts on cannot be resolved',
+      cause: new Error('file "key" does not exist'),
+    });
+    expect(heard).toEqual(['_rule']);
+  });
+
   it('takes what the snapshot of the exchange declares, and nothing that another one does', () => {
     const step = createAttach({ resolve: resolveDeclared });
     const route = routeOf(exchangeArrival({ ceiling: TUNNEL }), ruleOf({ injection: credential() }));

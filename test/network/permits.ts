@@ -34,7 +34,7 @@ export function permit(parts: PermitParts): Permit {
     monitor,
     injection: undefined,
   };
-  const policy: Policy = { denied: () => undefined, rulesFor: () => [rule], ruleIds: [rule.id] };
+  const policy: Policy = { denied: () => undefined, rulesFor: () => [rule] };
   const intent = makeIntent({
     // The room reads nothing else of an arrival.
     arrival: { purpose } as Arrival,

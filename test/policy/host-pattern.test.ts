@@ -57,11 +57,18 @@ describe('parseDomain', () => {
     { name: 'a space', domain: 'example .com', says: 'not a host name' },
     { name: 'a percent sign', domain: 'b\u00fccher%2eexample', says: 'not a host name', fault: 'A18' },
     { name: 'a zone id', domain: 'fe80::1%eth0', says: 'not a host name' },
-    { name: 'userinfo', domain: 'user@example.com', says: 'not a host name', fault: 'A21' },
+    { name: 'userinfo', domain: 'user@example.com', says: 'holds an "@"', fault: 'A21' },
     { name: 'an empty label', domain: 'a..example.com', says: 'not a host name', fault: 'A20' },
     { name: 'a regular expression', domain: '^api\\.example\\.com$', says: 'not a host name', fault: 'B02' },
   ])('refuses $name and says how to write it', ({ domain, says }) => {
     const parsed = parseDomain(domain);
     expect('problem' in parsed ? parsed.problem : parsed).toContain(says);
   });
+
+  it.each(['https://bot:hunter2@example.com/', 'bot:hunter2@example.com', '*.bot:hunter2@example.com'])(
+    'does not repeat the password of %s',
+    (domain) => {
+      expect(JSON.stringify(parseDomain(domain))).not.toContain('hunter2');
+    },
+  );
 });

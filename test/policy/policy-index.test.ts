@@ -66,7 +66,7 @@ describe('rulesFor', () => {
 
   it('keeps several rules of one domain in file order and numbers them', () => {
     const policy = policyOf(['*', 'a.test', '*', 'A.test.', '*.a.test', '*']);
-    expect(policy.ruleIds).toEqual(['*', 'a.test', '*#2', 'a.test#2', '*.a.test', '*#3']);
+    expect(policy.rulesFor(host('b.test')).map((rule) => rule.id)).toEqual(['*', '*#2', '*#3']);
     expect(policy.rulesFor(host('a.test')).map((rule) => rule.id)).toEqual(['a.test', 'a.test#2']);
   });
 
@@ -100,7 +100,6 @@ describe('rulesFor', () => {
   it('gives nothing under an empty allowlist', () => {
     expect(owners([], 'example.test')).toEqual([]); // B03
     expect(DENY_ALL.rulesFor(host('example.test'))).toEqual([]);
-    expect(DENY_ALL.ruleIds).toEqual([]);
   });
 });
 

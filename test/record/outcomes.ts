@@ -61,6 +61,7 @@ export function ruleNamed(id: string, secret = 'transform-value'): Rule {
     injection: {
       credential: 'github',
       transform: [{ name: 'Authorization', value: new Secret(secret) }],
+      unavailable: undefined,
       mode: 'set',
       allowPlaintext: false,
       keep: new Set(),
@@ -109,7 +110,7 @@ function stagesOf(wanted: Wanted, arrival: Arrival): Pick<Trace, 'intent' | 'per
     identity: wanted.identity,
   });
   if (wanted.rule === null) return { intent, permit: undefined };
-  const policy = { denied: () => undefined, rulesFor: () => [], ruleIds: [] };
+  const policy = { denied: () => undefined, rulesFor: () => [] };
   const rule = ruleNamed(wanted.rule ?? 'api.github.com', wanted.secret);
   const permit: Permit = makePermit({ intent, sandbox: { id: 'box-1', policy }, rule, wouldRefuse: wanted.wouldRefuse });
   return { intent, permit };

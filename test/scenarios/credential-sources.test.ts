@@ -57,7 +57,6 @@ describe('a credential that cannot be had', () => {
     { name: 'a folder in place of a file', credential: () => ({ type: 'bearer_token', token: { file: folder } }) },
     { name: 'a password that is missing', credential: { type: 'basic', username: 'user', password: { env: 'UNSET' } } },
     { name: 'one header of two', credential: { type: 'header', headers: { 'X-A': 'there', 'X-B': { env: 'UNSET' } } } },
-    { name: 'an id that nobody declares', credential: undefined },
   ])('refuses its requests and sends nothing: $name', async ({ credential }) => {
     // fault E06
     await writeFile(join(folder, 'empty'), '\n');
@@ -78,12 +77,33 @@ describe('a credential that cannot be had', () => {
       expect(failures).toBe(1);
       const { credentials, warnings } = await statusOf(house);
       const shown = credentials.find(({ id }) => id === 'main');
-      if (entry !== undefined)
-        expect(shown).toMatchObject({
-          health: 'unavailable',
-          reason: expect.stringMatching(/UNSET|EMPTY|none|empty|secrets-/) as string,
-        });
+      expect(shown).toMatchObject({
+        health: 'unavailable',
+        reason: expect.stringMatching(/UNSET|EMPTY|none|empty|secrets-/) as string,
+      });
       expect(warnings.some((text) => text.includes('"main"'))).toBe(true);
+    } finally {
+      await house.stop();
+    }
+  });
+
+  it('refuses its requests and is not repeated where nobody declares its id, for that may be the secret itself', async () => {
+    // fault E06
+    const before = secure.connections;
+    const house = await startHouse(configWith(undefined, { credential: 'marker-pasted' }), { names: NAMES });
+    try {
+      const got = await ask(house, url());
+      expect([got.status, got.headers['x-sallyport-reason']]).toEqual([502, 'credential_unavailable']);
+      expect(secure.connections).toBe(before);
+      const scrape = await house.scrape();
+      const failures = seriesOf(scrape).get('sallyport_credential_failures_total{credential="_rule",reason="unavailable"}');
+      expect(failures).toBe(1);
+      const { warnings } = await statusOf(house);
+      expect(warnings).toEqual(expect.arrayContaining([expect.stringContaining('names no credential of this file')]));
+      const explained = await askAdmin(house, '/v1/explain', { method: 'GET', url: url() });
+      expect(explained.json).toMatchObject({ decision: 'refuse', reason: 'credential_unavailable' });
+      const said = [got.fields.join(), got.body, scrape, explained.text, JSON.stringify(warnings), ...house.logged];
+      expect(said.join('\n')).not.toContain('marker-pasted');
     } finally {
       await house.stop();
     }

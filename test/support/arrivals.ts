@@ -176,6 +176,7 @@ export function injectionOf(
 ): Injection {
   return {
     credential: undefined,
+    unavailable: undefined,
     mode: 'set',
     allowPlaintext: false,
     keep: new Set(),
