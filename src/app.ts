@@ -14,8 +14,9 @@ import { createAttach, resolveDeclared } from './credentials/attach.ts';
 import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
 import type { Host } from './exchange/authority.ts';
+import { Refusal } from './exchange/codes.ts';
 import type { Outcome } from './exchange/trace.ts';
-import { explain } from './explain.ts';
+import { explain, NO_RESOLVER } from './explain.ts';
 import type { Explanation, Question } from './explain.ts';
 import type { Logger } from './foundation/logger.ts';
 import { readIntent } from './intake/read-intent.ts';
@@ -54,6 +55,8 @@ export interface AppOptions {
   readonly resolver?: Resolver;
   /** Hears of every exchange beside the ledger */
   readonly onOutcome?: (outcome: Outcome) => void;
+  /** Wall clock, epoch `ms`; default: the machine's */
+  readonly now?: () => number;
 }
 
 /** A running Sallyport. */
@@ -97,7 +100,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
   const undo: (() => Promise<void>)[] = [() => live.close()];
   try {
-    return await openDoors({ ...options, live, lanes, metrics, undo });
+    return await openDoors({ ...options, live, lanes, metrics, undo, stage: { phase: 'opening' } });
   } catch (error) {
     for (const close of undo.reverse()) await close();
     throw error;
@@ -110,6 +113,12 @@ interface Rooms extends AppOptions {
   readonly metrics: Metrics;
   /** What to close, in the order of opening */
   readonly undo: (() => Promise<void>)[];
+  readonly stage: Stage;
+}
+
+/** How far the process has come: readiness and the doors look at it. */
+interface Stage {
+  phase: 'opening' | 'open' | 'shutting down';
 }
 
 async function openDoors(rooms: Rooms): Promise<App> {
@@ -133,6 +142,19 @@ async function openDoors(rooms: Rooms): Promise<App> {
   const leaves = createLeafCache({ authority, max: LEAVES, onMint: () => metrics.minted(), onHit: () => metrics.leafHit() });
   const egress = createEgress(buildSteps(rooms, guard, ledger));
   const door = new Http1Door({ egress, contextFor: (host) => leaves.contextFor(host), limits: live.current().snapshot.limits });
+  const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
+  const ask = (question: Question): Explanation => explain(question, { snapshot: live.current().snapshot, findRoute });
+  // Before the door, so that the guard knows it when the first request comes, and open until the door is shut, for whoever watches that.
+  const admin = await openAdmin(rooms, {
+    token,
+    explain: ask,
+    denials: () => denials.list(),
+    status: () => status(rooms, authority.notAfter),
+    ready: () => notReady(rooms, authority.notAfter),
+  });
+  listeners.push({ address: admin.address.host, port: admin.address.port });
+  undo.push(() => admin.close());
+
   const proxy = await openProxy(rooms, door);
   listeners.push({ address: proxy.host, port: proxy.port });
   undo.push(() => {
@@ -140,16 +162,7 @@ async function openDoors(rooms: Rooms): Promise<App> {
     return Promise.resolve();
   });
   undo.push(() => proxy.close(live.current().snapshot.limits.drainMs));
-
-  const ask = (question: Question): Explanation => explain(live.current().snapshot, question);
-  const admin = await openAdmin(rooms, {
-    token,
-    explain: ask,
-    denials: () => denials.list(),
-    status: () => status(rooms, authority.notAfter),
-  });
-  listeners.push({ address: admin.address.host, port: admin.address.port });
-  undo.push(() => admin.close());
+  rooms.stage.phase = 'open';
   return appOver(rooms, { proxy, admin, audit, explain: ask });
 }
 
@@ -173,7 +186,7 @@ function appOver(
     readonly explain: (question: Question) => Explanation;
   },
 ): App {
-  const { live, undo } = rooms;
+  const { live, undo, stage } = rooms;
   const { ca } = live.current().config;
   let stopping: Promise<void> | undefined;
   return {
@@ -184,17 +197,23 @@ function appOver(
     reload: () => live.reload(),
     explain: ask,
     reopenAudit: () => audit.reopen(),
-    stop: () => (stopping ??= closeAll(undo)),
+    stop: () => {
+      stage.phase = 'shutting down';
+      return (stopping ??= closeAll(undo));
+    },
   };
 }
 
-/** Last opened, first closed: the admin listener, the upstream connections' keep-alive, the doors, the ledger, the config. */
+/** Last opened, first closed: the door, once it has drained; the upstream connections; the admin listener; the audit log; the config. */
 async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
   for (const close of [...undo].reverse()) await close();
 }
 
+/** What comes in on a connection that is still open when everything else is under way to its end. */
+const SHUTTING_DOWN = new Refusal('shutting_down', 'this proxy is shutting down and takes no further request');
+
 function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => void): Steps {
-  const { live, lanes, metrics, onOutcome } = rooms;
+  const { live, lanes, metrics, stage, onOutcome } = rooms;
   const resolver = rooms.resolver ?? systemResolver();
   const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
@@ -219,7 +238,7 @@ function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => vo
         };
   return {
     snapshot: () => live.current().snapshot,
-    readIntent,
+    readIntent: (arrival, limits) => (stage.phase === 'shutting down' ? SHUTTING_DOWN : readIntent(arrival, limits)),
     identify,
     decide,
     findRoute,
@@ -274,6 +293,7 @@ interface AdminParts {
   readonly explain: (question: Question) => Explanation;
   readonly denials: () => unknown;
   readonly status: () => unknown;
+  readonly ready: () => readonly string[];
 }
 
 function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
@@ -285,10 +305,17 @@ function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
     log,
     ...parts,
     ...(allowed_hosts === undefined ? {} : { allowedHosts: allowed_hosts }),
-    ready: () => [],
     scrape: async () => ({ contentType: metrics.contentType, body: await metrics.scrape() }),
     reload: () => live.reload(),
   });
+}
+
+/** What keeps requests from being served, for whoever sends them here. */
+function notReady({ stage, now = Date.now }: Rooms, authorityEnds: Date): readonly string[] {
+  const missing: string[] = [];
+  if (stage.phase !== 'open') missing.push(`proxy (${stage.phase})`);
+  if (authorityEnds.getTime() <= now()) missing.push(`ca (expired ${authorityEnds.toISOString()})`);
+  return missing;
 }
 
 function status({ live, lanes, version }: Rooms, authorityEnds: Date): unknown {

@@ -1,11 +1,17 @@
-// What would the door say: judges a made-up request with the journey's own intake and policy, and sends nothing.
-// It must never resolve a name, reveal a value, or judge in any way but by the same functions that judge real requests.
-import { CODES, isRefusal } from './exchange/codes.ts';
-import type { Code, Refusal } from './exchange/codes.ts';
+// What would the door say: judges a made-up request with the journey's own steps as far as they need no network, and sends nothing.
+// It must never resolve a name, show a value, or judge in any way but by the same functions that judge real requests.
+import { PassThrough } from 'node:stream';
+import { resolveDeclared } from './credentials/attach.ts';
+import { overlay, plaintextTrouble } from './credentials/injection.ts';
+import { formatAuthority, parseAuthority } from './exchange/authority.ts';
+import type { Authority } from './exchange/authority.ts';
+import { CODES, isRefusal, Refusal } from './exchange/codes.ts';
+import type { Code } from './exchange/codes.ts';
 import type { ReplyPort } from './exchange/reply-port.ts';
-import type { InjectionMode } from './exchange/rule.ts';
+import type { InjectionMode, TransformField } from './exchange/rule.ts';
 import type { Snapshot } from './exchange/snapshot.ts';
-import type { ExchangeArrival, Permit } from './exchange/stages.ts';
+import type { Arrival, Permit, Route, Sandbox } from './exchange/stages.ts';
+import { Trace } from './exchange/trace.ts';
 import { readIntent } from './intake/read-intent.ts';
 import { decide } from './policy/decide.ts';
 
@@ -14,9 +20,21 @@ export interface Question {
   readonly method: string;
   /** Absolute http or https URL */
   readonly url: string;
-  /** Id; left out: the only sandbox */
+  /** Id; may be left out where there is only one sandbox */
   readonly sandbox?: string | undefined;
 }
+
+/** What the question is judged by. */
+export interface Grounds {
+  readonly snapshot: Snapshot;
+  /** The network's step, whose guard knows the machine; asked for IP literals only, which it judges at once */
+  readonly findRoute: (permit: Permit, trace: Trace, dnsMs: number) => Route | Refusal | Promise<Route | Refusal>;
+}
+
+/** The resolver for a step that judges literals only. */
+export const NO_RESOLVER = {
+  resolve: (): Promise<never> => Promise.reject(new Error('internal error: to explain, no name is resolved')),
+};
 
 /** The answer. Holds names and ids, never a value. */
 export interface Explanation {
@@ -29,88 +47,125 @@ export interface Explanation {
   readonly credentials: readonly string[];
   /** Names of the fields that `transform` would put on */
   readonly transform: readonly string[];
+  /** Names of all fields that would be put on: those of the credential, with `transform` on top */
+  readonly injects: readonly string[];
   readonly mode: InjectionMode | null;
   readonly passthrough: boolean;
 }
 
-/** Judges the question by a snapshot. Whether the addresses behind the name are allowed shows only when it is resolved, which this never does. */
-export function explain(snapshot: Snapshot, question: Question): Explanation {
-  const id = question.sandbox ?? (snapshot.sandboxes.required ? undefined : 'default');
+/** Judges the question. Where the host is a name, its addresses are not: they show only when it is resolved, which this never does. */
+export function explain(question: Question, { snapshot, findRoute }: Grounds): Explanation {
+  const { ids } = snapshot.sandboxes;
+  const id = question.sandbox ?? (ids.length === 1 ? ids[0] : undefined);
   const sandbox = id === undefined ? undefined : snapshot.sandboxes.byId(id);
   if (sandbox === undefined) {
-    const known = snapshot.sandboxes.ids.join(', ');
-    return refused(
-      'sandbox_unauthenticated',
-      id === undefined ? `say which sandbox asks: ${known}` : `there is no sandbox "${id}"; there are: ${known}`,
-    );
+    const known = ids.join(', ');
+    const detail = id === undefined ? `say which sandbox asks: ${known}` : `there is no sandbox "${id}"; there are: ${known}`;
+    return refusedBy(new Refusal('sandbox_unauthenticated', detail));
   }
-  const intent = readIntent(imagined(question), snapshot.limits);
-  if (isRefusal(intent)) return refusedBy(intent);
-  const permit = decide(intent, sandbox);
-  return isRefusal(permit) ? refusedBy(permit) : allowed(permit);
+  const permit = permitFor(question, snapshot, sandbox);
+  if (isRefusal(permit)) return refusedBy(permit);
+  const walled = addressTrouble(permit, findRoute);
+  return walled === undefined ? permitted(permit, snapshot) : refusedBy(walled);
 }
 
-function refusedBy(refusal: Refusal): Explanation {
-  return refused(refusal.code, refusal.detail, refusal.rule);
+/** What policy says of the way that a client takes: TLS through a CONNECT, which is judged first, plain HTTP in absolute form. */
+function permitFor(question: Question, { limits }: Snapshot, sandbox: Sandbox): Permit | Refusal {
+  const judge = (arrival: Arrival): Permit | Refusal => {
+    const intent = readIntent(arrival, limits);
+    return isRefusal(intent) ? intent : decide(intent, sandbox);
+  };
+  const authority = tunnelTo(question.url);
+  if (authority !== undefined) {
+    const tunnel = judge(imaginedTunnel(authority));
+    if (isRefusal(tunnel)) return tunnel;
+    if (tunnel.rule.passthrough) return judge(imaginedPassthrough(authority));
+  }
+  return judge(imaginedExchange(question));
 }
 
-function refused(reason: Code, detail: string, rule?: string): Explanation {
+/** Where an https URL's CONNECT leads; undefined for plain http, and for a URL that the exchange itself will be refused for. */
+function tunnelTo(url: string): Authority | undefined {
+  const text = /^https:\/\/([^/?#]*)/i.exec(url)?.[1];
+  return text === undefined ? undefined : parseAuthority(text, 443);
+}
+
+function addressTrouble(permit: Permit, findRoute: Grounds['findRoute']): Refusal | undefined {
+  if (!permit.intent.authority.address) return undefined;
+  const found = findRoute(permit, new Trace(), 0);
+  if (found instanceof Promise) throw new Error('internal error: an address needs no resolver');
+  return isRefusal(found) ? found : undefined;
+}
+
+function refusedBy({ code, detail, rule }: Refusal): Explanation {
   return {
     decision: 'refuse',
-    reason,
+    reason: code,
     rule: rule ?? null,
     detail,
-    hint: CODES[reason].hint,
+    hint: CODES[code].hint,
     credentials: [],
     transform: [],
+    injects: [],
     mode: null,
     passthrough: false,
   };
 }
 
-function allowed({ rule, intent, wouldRefuse }: Permit): Explanation {
+function permitted(permit: Permit, snapshot: Snapshot): Explanation {
+  const { rule, wouldRefuse, intent } = permit;
+  const fields = fieldsOf(permit, snapshot);
+  if (isRefusal(fields)) return refusedBy(fields);
   const { injection } = rule;
-  if (injection !== undefined && intent.scheme === 'http' && !injection.allowPlaintext) {
-    return refused(
-      'plaintext_credential',
-      'the rule puts fields on, which plain http would show to everyone on the way',
-      rule.id,
-    );
-  }
+  const transform = injection?.transform ?? [];
+  const allowed = intent.authority.address
+    ? 'allowed'
+    : 'allowed, if the addresses behind the name, which is not resolved here, are outside the walls';
   return {
     decision: wouldRefuse === undefined ? 'allow' : 'would_refuse',
     reason: wouldRefuse ?? null,
     rule: rule.id,
-    detail:
-      wouldRefuse === undefined
-        ? 'allowed, if the addresses behind the name are outside the walls'
-        : `let through under monitor; would be refused as ${wouldRefuse}`,
+    detail: wouldRefuse === undefined ? allowed : `let through under monitor; would be refused as ${wouldRefuse}`,
     hint: wouldRefuse === undefined ? null : CODES[wouldRefuse].hint,
     credentials: injection?.credential === undefined ? [] : [injection.credential],
-    transform: injection?.transform.map((field) => field.name) ?? [],
+    transform: transform.map(({ name }) => name),
+    injects: overlay(fields, transform).map(({ name }) => name),
     mode: injection?.mode ?? null,
     passthrough: rule.passthrough,
   };
 }
 
-function imagined({ method, url }: Question): ExchangeArrival {
+/** The fields of the rule's credential as it stands, or why nothing can be put on. */
+function fieldsOf(permit: Permit, snapshot: Snapshot): readonly TransformField[] | Refusal {
+  const { rule, sandbox } = permit;
+  if (rule.injection === undefined) return [];
+  const { credential, unavailable } = rule.injection;
+  const exposed = plaintextTrouble(permit);
+  if (exposed !== undefined) return exposed;
+  if (unavailable !== undefined)
+    return new Refusal('credential_unavailable', `what the rule puts on cannot be resolved: ${unavailable}`, rule.id);
+  if (credential === undefined) return [];
+  const resolution = resolveDeclared(credential, sandbox.id, snapshot.credentials);
+  if ('fields' in resolution) return resolution.fields;
+  const detail = `the credential "${credential}" cannot be resolved: ${resolution.unavailable}`;
+  return new Refusal('credential_unavailable', detail, rule.id);
+}
+
+function imaginedExchange({ method, url }: Question): Arrival {
   const host = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? '';
-  return {
-    purpose: 'exchange',
-    requestId: 'explain',
-    arrivedAt: 0,
-    door: 'proxy',
-    protocol: 'http/1.1',
-    method,
-    target: url,
-    fields: ['Host', host],
-    version: '1.1',
-    trouble: undefined,
-    ceiling: undefined,
-    client: '',
-    reply: NO_REPLY,
-    body: undefined,
-  };
+  const fields = ['Host', host];
+  return { ...IMAGINED, purpose: 'exchange', protocol: 'http/1.1', method, target: url, fields, body: undefined };
+}
+
+function imaginedTunnel(authority: Authority): Arrival {
+  const target = formatAuthority(authority);
+  const open = () => Promise.reject(new Error('internal error: an imagined tunnel cannot be opened'));
+  return { ...IMAGINED, purpose: 'tunnel', protocol: 'http/1.1', target, fields: ['Host', target], open };
+}
+
+function imaginedPassthrough(authority: Authority): Arrival {
+  const ceiling = { scheme: 'https', authority, identity: undefined } as const;
+  return { ...IMAGINED, purpose: 'passthrough', protocol: 'passthrough', ceiling, stream: new PassThrough() };
 }
 
 /** A reply that nobody hears: an imagined request is never answered. */
@@ -128,3 +183,18 @@ const NO_REPLY: ReplyPort = {
   },
   abort: () => undefined,
 };
+
+/** What every imagined arrival shares; a CONNECT until something else is said. */
+const IMAGINED = {
+  requestId: 'explain',
+  arrivedAt: 0,
+  door: 'proxy',
+  method: 'CONNECT',
+  target: '',
+  fields: [],
+  version: '1.1',
+  trouble: undefined,
+  ceiling: undefined,
+  client: '',
+  reply: NO_REPLY,
+} as const;

@@ -38,7 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   config: ['exchange', 'foundation', 'policy', 'network', 'credentials'],
   // composition roots: they see everything, and nobody sees them but the commands
   'app.ts': ['*'],
-  'explain.ts': ['exchange', 'intake', 'policy'],
+  'explain.ts': ['exchange', 'intake', 'policy', 'credentials'],
   'egress.ts': ['exchange'],
   adapters: ['*'],
   commands: ['*'],

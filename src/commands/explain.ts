@@ -1,11 +1,13 @@
 // `explain`: would this request be let through, and why? Judged by the config at hand, or asked of the running proxy.
 // It must never send the request, resolve the name, or show a value: only names, ids and reasons.
 import { resolve } from 'node:path';
-import type { CredentialEntry } from '../config/credential-schema.ts';
 import { loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { showWire } from '../foundation/visible-text.ts';
-import { explain as judge } from '../explain.ts';
+import { createFindRoute } from '../network/find-route.ts';
+import type { FindRoute } from '../network/find-route.ts';
+import { createGuard } from '../network/guard.ts';
+import { explain as judge, NO_RESOLVER } from '../explain.ts';
 import type { Explanation, Question } from '../explain.ts';
 import { askAdmin } from './ask-admin.ts';
 import { complainOfConfig, configPath, readConfig } from './context.ts';
@@ -25,7 +27,8 @@ export interface ExplainOptions extends ConfigOption {
   readonly json?: boolean | undefined;
 }
 
-type Answer = Partial<Explanation> & Pick<Explanation, 'decision'> & { readonly injects?: readonly string[] };
+/** What a proxy answers, which may be an older one. */
+type Answer = Partial<Explanation> & Pick<Explanation, 'decision'>;
 
 /** Says what the door would do. 0 where it lets pass, 3 where it refuses. */
 export async function explain(options: ExplainOptions, context: CommandContext): Promise<ExitCode> {
@@ -52,39 +55,18 @@ async function judgeByConfig(question: Question, options: ExplainOptions, contex
   const file = configPath(options, env);
   const loaded = await loadConfig(resolve(directory, file), { env, baseDirectory: directory });
   if ('problems' in loaded) return complainOfConfig(voice, loaded.problems, file);
-  const { snapshot, config, credentials } = loaded.compiled;
-  const explanation = judge(snapshot, question);
-  for (const id of explanation.credentials) {
-    const found = credentials.get(id);
-    if (found === undefined)
-      voice.say(`warning: the config holds no credential "${id}"; a proxy without one refuses the request`);
-    else if ('unavailable' in found)
-      voice.say(
-        `warning: credential "${id}" is unavailable here, and a proxy like this refuses the request: ${found.unavailable}`,
-      );
-  }
-  return { ...explanation, injects: injectedNames(explanation, config) };
+  const { snapshot, config } = loaded.compiled;
+  const explanation = judge(question, { snapshot, findRoute: findRouteFor(config) });
+  if (explanation.reason === 'credential_unavailable')
+    voice.say('judged by the variables and files of this shell; --url asks the running proxy, which may have others');
+  return explanation;
 }
 
-/** Names of the fields that would be put on: those of the credential, then those of `transform`; each once. */
-function injectedNames({ credentials, transform }: Explanation, config: Config): string[] {
-  const names = credentials.flatMap((id) => {
-    const entry = config.credentials[id];
-    return entry === undefined ? [] : fieldNames(entry);
-  });
-  const byLower = new Map([...names, ...transform].map((name) => [name.toLowerCase(), name]));
-  return [...byLower.values()];
-}
-
-function fieldNames(entry: CredentialEntry): string[] {
-  switch (entry.type) {
-    case 'bearer_token':
-      return [entry.header_name];
-    case 'basic':
-      return ['Authorization'];
-    case 'header':
-      return Object.keys(entry.headers);
-  }
+/** The guard of a proxy that runs here by this config. Its resolver is never asked. */
+function findRouteFor({ listen, admin }: Config): FindRoute {
+  const listeners = [listen.proxy, admin.listen].map(({ host, port }) => ({ address: host, port }));
+  const guard = createGuard({ listeners: () => listeners });
+  return createFindRoute({ guard, resolver: NO_RESOLVER, warm: () => false });
 }
 
 async function ask(

@@ -101,18 +101,34 @@ describe('explain', () => {
     {
       name: 'a credential that the config does not hold',
       target: 'https://stored.test/',
-      message: /holds no credential "stored"/,
+      detail: /names none that is declared/,
     },
     {
       name: 'a credential that is unavailable here',
       target: 'https://bearer.test/',
-      message: /"bearer" is unavailable here.*"TOKEN" is not set/,
+      detail: /"bearer" cannot be resolved: .*"TOKEN" is not set/,
     },
-  ])('warns of $name', async ({ target, message }) => {
+  ])('refuses under $name, and says whose environment it judged by', async ({ target, detail }) => {
     const { directory, config } = written();
     const captured = capture(directory);
-    await explain({ config, method: 'GET', target }, captured.context);
-    expect(captured.err()).toMatch(message);
+    expect(await explain({ config, method: 'GET', target }, captured.context)).toBe(3);
+    expect(json(captured)).toMatchObject({
+      decision: 'refuse',
+      reason: 'credential_unavailable',
+      detail: expect.stringMatching(detail) as string,
+    });
+    expect(captured.err()).toMatch(/files of this shell; --url asks the running proxy/);
+  });
+
+  it.each([
+    { target: 'https://169.254.169.254/', code: 3 },
+    { target: 'https://127.0.0.1:9090/', code: 3 },
+    { target: 'https://[2606:4700:4700::1111]/', code: 0 },
+  ])('hears the guard of this machine on $target: $code', async ({ target, code }) => {
+    const { directory, config } = writeConfig({
+      network: { allowlist: [{ domain: '*' }, { domain: '127.0.0.1', ports: [9090], addresses: ['127.0.0.1'] }] },
+    });
+    expect(await explain({ config, method: 'GET', target }, capture(directory).context)).toBe(code);
   });
 
   it('takes a URL without scheme for a mistake and exits 2', async () => {
@@ -124,7 +140,10 @@ describe('explain', () => {
 
   it('asks which sandbox where there are several', async () => {
     const { directory, config } = writeConfig({
-      sandboxes: { one: { sources: ['10.0.0.1'], network: { allowlist: [{ domain: 'a.test' }] } } },
+      sandboxes: {
+        one: { sources: ['10.0.0.1'], network: { allowlist: [{ domain: 'a.test' }] } },
+        other: { sources: ['10.0.0.2'], network: 'disabled' },
+      },
     });
     const ask = (sandbox?: string) =>
       explain({ config, method: 'GET', target: 'https://a.test/', sandbox }, capture(directory).context);

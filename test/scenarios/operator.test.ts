@@ -28,6 +28,31 @@ function openHouse(allowlist: readonly object[]): Promise<House> {
   return startHouse({ upstream: { ca: [outside.caPath] }, network: { allowlist } }, { names: NAMES });
 }
 
+describe('/v1/explain', () => {
+  it('names all that is put on, and hears the guard of the running proxy', async () => {
+    const house = await startHouse({
+      credentials: { key: { type: 'header', headers: { 'X-One': 'a', 'X-Two': 'b' } } },
+      network: {
+        allowlist: [
+          { domain: 'api.test', credential: 'key', transform: { 'x-two': 'c', 'X-Three': 'd' } },
+          { domain: 'pass.test', tls: 'passthrough' },
+          { domain: '127.0.0.1', ports: [443, secure.port], addresses: LOOPBACK },
+        ],
+      },
+    });
+    const say = async (target: string) => (await askAdmin(house, '/v1/explain', { method: 'GET', url: target })).json;
+    try {
+      expect(await say('https://api.test/')).toMatchObject({ decision: 'allow', injects: ['X-One', 'x-two', 'X-Three'] });
+      expect(await say('https://pass.test/')).toMatchObject({ decision: 'allow', passthrough: true, injects: [] });
+      expect(await say('https://127.0.0.1/')).toMatchObject({ decision: 'allow' });
+      await house.reconfigure({ network: { allowlist: [{ domain: '*', ports: [house.port], addresses: LOOPBACK }] } });
+      expect(await say(`https://127.0.0.1:${house.port}/`)).toMatchObject({ decision: 'refuse', reason: 'address_denied' });
+    } finally {
+      await house.stop();
+    }
+  });
+});
+
 describe('the suggestion of /v1/denials', () => {
   interface Suggested {
     readonly host: string;
