@@ -16,6 +16,7 @@ import type { Arrival, TunnelEnd } from '../exchange/stages.ts';
 import { closeGently } from './close-gently.ts';
 import { Http1Reply } from './http1-reply.ts';
 import type { Announced } from './http1-reply.ts';
+import { startIdleSweep } from './idle-sweep.ts';
 import { runTunnel } from './tunnel.ts';
 import type { Tunnel } from './tunnel.ts';
 
@@ -35,7 +36,7 @@ export class Http1Door {
   readonly #newId = createRequestIds();
   readonly #keepAlive: HeaderFields;
   readonly #tunnels = new WeakMap<Duplex, Tunnel>();
-  /** The last reply begun on each connection that Node's server still reads */
+  /** The last reply begun on each connection; none where it has become a tunnel */
   readonly #last = new Map<Duplex, Http1Reply>();
   /** Connections that the parser has given up; it goes on complaining as bytes come in */
   readonly #spoiled = new WeakSet<Duplex>();
@@ -49,10 +50,8 @@ export class Http1Door {
     this.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket as Socket, head));
     this.server.on('connect', (request, socket, head) => this.#connect(request, socket as Socket, head));
     this.server.on('clientError', (error, socket) => this.#parserTrouble(error, socket as Socket));
-    const { keepAliveMs } = options.limits;
-    this.#keepAlive = ['Keep-Alive', `timeout=${Math.floor(keepAliveMs / 1000)}`];
-    const sweep = setInterval(() => this.#closeIdle(keepAliveMs), Math.min(5000, keepAliveMs / 4)).unref();
-    this.server.once('close', () => clearInterval(sweep));
+    this.#keepAlive = ['Keep-Alive', `timeout=${Math.floor(options.limits.keepAliveMs / 1000)}`];
+    this.server.once('close', startIdleSweep(this.#last, options.limits));
   }
 
   /** Whether a connection came out of a tunnel rather than from the port. */
@@ -67,6 +66,7 @@ export class Http1Door {
     request.httpVersionMinor = 1;
     try {
       const reply = detachedReply(request, socket);
+      this.#keepInView(socket, reply);
       void this.#options.egress({
         ...this.#describe(request),
         trouble,
@@ -115,24 +115,24 @@ export class Http1Door {
   /** Pipelined requests take turns (RFC 9112 section 9.3.2): what stands behind one that ends the connection is never judged (fault D06). */
   #inTurn(socket: Socket, reply: Http1Reply, begin: () => void): void {
     const before = this.#last.get(socket);
-    if (before === undefined) socket.once('close', () => this.#last.delete(socket));
-    this.#last.set(socket, reply);
+    this.#keepInView(socket, reply);
     if (before === undefined || before.closed) {
       begin();
       return;
     }
     socket.pause();
+    reply.behind = before;
     before.whenClosed(() => {
+      reply.behind = undefined;
       if (socket.destroyed || socket.writableEnded) return;
       socket.resume();
       begin();
     });
   }
 
-  /** Node would wind up a timer of its own for each connection at each answer; one look over them all from time to time costs less. */
-  #closeIdle(keepAliveMs: number): void {
-    const latest = performance.now() - keepAliveMs;
-    for (const [socket, reply] of this.#last) if (reply.closedAt < latest) socket.destroy();
+  #keepInView(socket: Socket, reply: Http1Reply): void {
+    if (!this.#last.has(socket)) socket.once('close', () => this.#last.delete(socket));
+    this.#last.set(socket, reply);
   }
 
   /** A change of protocol behind an unfinished answer would run into it on the wire, so neither goes on. */
@@ -148,6 +148,7 @@ export class Http1Door {
   #upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
     if (this.#cutIfBusy(socket)) return;
     const reply = detachedReply(request, socket);
+    this.#keepInView(socket, reply);
     if (head.length > 0) socket.unshift(head);
     const base = this.#describe(request);
     if (listMembers(fieldValue(request.rawHeaders, 'upgrade') ?? '').includes('websocket')) {

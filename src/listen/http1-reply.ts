@@ -29,9 +29,11 @@ export class Http1Reply implements ReplyPort {
   trouble: Refusal | undefined = undefined;
   /** Fields that tell the sandbox how long its connection is kept, where it is */
   keepAlive: HeaderFields = [];
+  /** The reply that must be over before this one begins */
+  behind: Http1Reply | undefined = undefined;
   headSent = false;
   closed = false;
-  /** `performance.now()` when the reply was over */
+  /** `performance.now()` when the reply was over; infinite before */
   closedAt = Infinity;
 
   constructor(request: IncomingMessage, response: ServerResponse, announced: Announced) {
@@ -122,6 +124,11 @@ export class Http1Reply implements ReplyPort {
 
   abort(): void {
     this.#request.socket.destroy();
+  }
+
+  /** Whether the whole answer has been handed over and the sandbox has not taken all of it. */
+  get isTail(): boolean {
+    return this.#response.writableEnded && !this.#response.writableFinished;
   }
 
   /** Whether part of the request is still to come. */
