@@ -88,11 +88,22 @@ class Trip {
     }
   }
 
-  /** Ties a tunnel that nobody looks into to its upstream. */
-  async passThrough(arrival: PassthroughArrival): Promise<undefined> {
-    const socket = await this.#dial(new Departure(arrival.reply).signal);
-    this.#options.onOpen();
-    socket.once('close', this.#options.onClose);
+  /** Ties a tunnel that nobody looks into to its upstream, on a connection that counts like any other. */
+  async passThrough(arrival: PassthroughArrival): Promise<Refusal | undefined> {
+    const { lanes, onOpen, onClose } = this.#options;
+    const { lane } = this.#route;
+    if (!lanes.reserve(lane, this.#limits.upstreamConnections)) return tooMany();
+    let socket: Socket | undefined;
+    try {
+      socket = await this.#dial(new Departure(arrival.reply).signal);
+    } finally {
+      if (socket === undefined) lanes.release(lane, undefined);
+    }
+    onOpen();
+    socket.once('close', () => {
+      lanes.release(lane, undefined);
+      onClose();
+    });
     this.#trace.dispatchedAt = performance.now();
     this.#trace.status = 200;
     return this.#relay(arrival.stream, socket);
@@ -111,8 +122,7 @@ class Trip {
     if (found instanceof Refusal) return found;
     this.#route = found;
     const { lane } = found;
-    if (!lanes.reserve(lane, this.#limits.upstreamConnections))
-      return new Refusal('limit_reached', 'too many connections to this upstream are open');
+    if (!lanes.reserve(lane, this.#limits.upstreamConnections)) return tooMany();
     const { epoch } = lanes;
     const departure = new Departure(this.#route.permit.intent.arrival.reply);
     let opened: UpstreamConnection | undefined;
@@ -201,6 +211,10 @@ class Trip {
     if (cut !== undefined) throw cut;
     return undefined;
   }
+}
+
+function tooMany(): Refusal {
+  return new Refusal('limit_reached', 'too many connections to this upstream are open');
 }
 
 /** Hears of a sandbox that leaves while a connection is being opened for it, so that nobody goes on dialling for no one. */

@@ -2,10 +2,11 @@
 import { once } from 'node:events';
 import type http from 'node:http';
 import type { Duplex } from 'node:stream';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { clientHello } from '../support/client-hellos.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
+import { sampled, untilIt } from '../support/operator.ts';
 import { openOutside, startRaw, startUpstream } from '../support/outside.ts';
 import type { Outside, Upstream } from '../support/outside.ts';
 import { connectTo, openSecureTunnel, openTunnel, readAnswer, sendRaw } from '../support/sandbox-client.ts';
@@ -41,10 +42,11 @@ beforeAll(async () => {
       allowlist: [
         { domain: 'api.test', ports: [secure.port], addresses: LOOPBACK },
         { domain: 'plain.test', ports: [plain.port, big.port], addresses: LOOPBACK },
+        { domain: 'pass.test', ports: [secure.port], addresses: LOOPBACK, tls: 'passthrough' },
       ],
     },
   };
-  const names = { 'api.test': ['127.0.0.1'], 'plain.test': ['127.0.0.1'] };
+  const names = { 'api.test': ['127.0.0.1'], 'plain.test': ['127.0.0.1'], 'pass.test': ['127.0.0.1'] };
   house = await startHouse(config, { names });
   const limits = {
     connections: 6,
@@ -66,6 +68,14 @@ afterAll(async () => {
 /** Request line and Host on the proxy port. */
 function start(method: string, path: string, port = plain.port): string {
   return `${method} http://plain.test:${port}${path} HTTP/1.1\r\nHost: plain.test:${port}\r\n`;
+}
+
+/** Resolves once a house has no connection of any sandbox. */
+async function nobodyIsLeft(of: House): Promise<void> {
+  await untilIt(
+    async () => sampled(await of.scrape(), 'sallyport_open_connections', { side: 'sandbox' }),
+    (open) => open === 0,
+  );
 }
 
 // fault J05
@@ -145,6 +155,48 @@ describe('a slow sandbox', () => {
     expect(strict.outcomes.length).toBe(after);
   });
 
+  const small = Buffer.alloc(16 * 1024);
+  /** So many answers that no buffer of the kernel holds them, each of them whole as far as its upstream is concerned */
+  const ASKED = 2000;
+  const askForMany = (): string => `${start('GET', '/small')}\r\n`.repeat(ASKED);
+
+  it('is cut when it does not read answers that are complete', async () => {
+    script.on('/small', (_request, response) => response.end(small));
+    const after = strict.outcomes.length;
+    const socket = await connectTo(strict.port);
+    socket.write(askForMany());
+    await nobodyIsLeft(strict);
+    const outcomes = strict.outcomes.slice(after);
+    expect(outcomes.length).toBeGreaterThan(0);
+    expect(outcomes.length).toBeLessThan(ASKED);
+    expect(outcomes.filter(({ verdict }) => verdict !== undefined)).toEqual([]);
+    socket.destroy();
+  });
+
+  it('is cut in a tunnel when it does not read answers that are complete', async () => {
+    script.on('/small', (_request, response) => response.end(small));
+    const stream = await openSecureTunnel(strict, `api.test:${secure.port}`);
+    stream.write(`GET /small HTTP/1.1\r\nHost: api.test:${secure.port}\r\n\r\n`.repeat(ASKED));
+    await nobodyIsLeft(strict);
+    stream.destroy();
+  });
+
+  it('may take its time over answers that it does read', async () => {
+    script.on('/small', (_request, response) => response.end(small));
+    const socket = await connectTo(strict.port);
+    socket.write(askForMany());
+    const from = performance.now();
+    let taken = 0;
+    for await (const chunk of socket) {
+      taken += (chunk as Buffer).length;
+      // no faster than 16 KiB a millisecond
+      while (taken > (performance.now() - from) * 16 * 1024) await new Promise((resolve) => setTimeout(resolve, 20));
+      if (taken > ASKED * small.length) break;
+    }
+    expect(performance.now() - from).toBeGreaterThan(1500);
+    socket.destroy();
+  });
+
   it.each([
     { name: 'says nothing in its tunnel', bytes: () => Promise.resolve(Buffer.alloc(0)) },
     { name: 'does not end its ClientHello', bytes: async () => (await clientHello('api.test')).subarray(0, 100) },
@@ -210,7 +262,7 @@ describe('a kept-alive connection', () => {
 });
 
 describe('too many connections', () => {
-  beforeEach(nobodyIsLeft);
+  beforeEach(() => nobodyIsLeft(strict));
 
   it('are 503, and others may come once some have gone', async () => {
     const held = await Promise.all(Array.from({ length: 6 }, () => connectTo(strict.port)));
@@ -218,7 +270,7 @@ describe('too many connections', () => {
     expect([answer.status, answer.headers['x-sallyport-reason']]).toEqual([503, 'limit_reached']);
     expect((await strict.outcome(({ verdict }) => verdict?.code === 'limit_reached')).trace.status).toBe(503);
     for (const socket of held) socket.destroy();
-    await nobodyIsLeft();
+    await nobodyIsLeft(strict);
     expect((await sendRaw(strict.port, `${start('GET', '/')}\r\n`)).status).toBe(200);
   });
 
@@ -245,11 +297,18 @@ describe('too many connections', () => {
     expect((await sendRaw(strict.port, `${start('GET', '/third')}\r\n`)).status).toBe(200);
   });
 
-  async function nobodyIsLeft(): Promise<void> {
-    await vi.waitFor(async () => expect(await strict.scrape()).toMatch(/^sallyport_open_connections\{side="sandbox"\} 0$/m), {
-      timeout: 5000,
-    });
-  }
+  it('to one upstream are cut in tunnels that are passed through, and others may come once some have gone', async () => {
+    const door = { port: strict.port, ca: outside.authority.certificatePem };
+    const authority = `pass.test:${secure.port}`;
+    const held = [await openSecureTunnel(door, authority), await openSecureTunnel(door, authority)];
+    const after = strict.outcomes.length;
+    await expect(openSecureTunnel(door, authority)).rejects.toThrow();
+    const outcome = await strict.outcome(({ arrival }) => arrival.purpose === 'passthrough', after);
+    expect(outcome).toMatchObject({ decision: 'refuse', verdict: { code: 'limit_reached' } });
+    for (const tunnel of held) tunnel.destroy();
+    await nobodyIsLeft(strict);
+    (await openSecureTunnel(door, authority)).destroy();
+  });
 });
 
 // fault J06
