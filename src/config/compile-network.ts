@@ -3,7 +3,7 @@
 import { isAddress } from '../exchange/authority.ts';
 import type { Injection, Policy, Rule, TransformField } from '../exchange/rule.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
-import { classify } from '../network/address-class.ts';
+import { classify, facesOf } from '../network/address-class.ts';
 import { NO_RANGES, parseRanges } from '../network/address-ranges.ts';
 import { buildPolicy, DENY_ALL } from '../policy/policy-index.ts';
 import type { AllowlistEntry } from '../policy/policy-index.ts';
@@ -40,7 +40,7 @@ export async function compileNetwork(network: Network | undefined, path: KeyPath
     warnOfRule(entry, place, context);
   }
   warnOfShadows(rules, path, context.findings);
-  return buildPolicy({ denylist: (network?.denylist ?? []).map((entry) => entry.domain), allowlist });
+  return buildPolicy({ denylist: (network?.denylist ?? []).map((entry) => entry.domain), allowlist, facesOf });
 }
 
 async function compileRule(entry: RuleEntry, path: KeyPath, context: NetworkContext): Promise<Omit<Rule, 'id'>> {

@@ -1,8 +1,7 @@
 // The index over one sandbox's rules: which rules own a host, and whether the denylist covers it.
 // Lookups walk the labels of the host, never the list of rules, so that ten rules and a hundred thousand cost the same.
-import ipaddr from 'ipaddr.js';
 import type { Host } from '../exchange/authority.ts';
-import { isAddress, parseAddress } from '../exchange/authority.ts';
+import { isAddress } from '../exchange/authority.ts';
 import type { Policy, Rule } from '../exchange/rule.ts';
 import type { DomainPattern } from './host-pattern.ts';
 
@@ -12,11 +11,16 @@ export interface AllowlistEntry {
   readonly rule: Omit<Rule, 'id'>;
 }
 
-/** Builds the immutable index. Rules that share a domain keep their file order (design section 3). */
-export function buildPolicy(options: {
+/** What an index is made of. */
+export interface PolicyParts {
   readonly denylist: readonly DomainPattern[];
   readonly allowlist: readonly AllowlistEntry[];
-}): Policy {
+  /** Every address under which a packet to this one may arrive: a denied IPv4 address is denied in its IPv6 spellings too */
+  readonly facesOf: (address: Host) => readonly Host[];
+}
+
+/** Builds the immutable index. Rules that share a domain keep their file order (design section 3). */
+export function buildPolicy(options: PolicyParts): Policy {
   const allowed = new DomainMap<Rule[]>();
   for (const { pattern, rule } of options.allowlist) {
     const owners = allowed.getOrAdd(pattern, () => []);
@@ -26,9 +30,19 @@ export function buildPolicy(options: {
   const denied = new DomainMap<string>();
   for (const pattern of options.denylist) denied.getOrAdd(pattern, () => `deny ${pattern.text}`);
   return {
-    denied: (host) => denied.mostSpecific(host) ?? deniedAsIPv4(denied, host),
+    denied: (host) => denied.mostSpecific(host) ?? deniedByFace(host),
     rulesFor: (host) => allowed.mostSpecific(host) ?? NO_RULES,
   };
+
+  /** Or a catch-all would let the other spellings of a denied address through. */
+  function deniedByFace(host: Host): string | undefined {
+    if (!host.includes(':')) return undefined;
+    for (const face of options.facesOf(host)) {
+      const by = denied.mostSpecific(face);
+      if (by !== undefined) return by;
+    }
+    return undefined;
+  }
 }
 
 /** A policy to which the denylist of another one applies too: the denylist of the whole door always wins (design section 3). */
@@ -37,28 +51,6 @@ export function underDenylistOf(above: Policy, own: Policy): Policy {
 }
 
 const NO_RULES: readonly Rule[] = [];
-
-/** Where in an IPv6 address the IPv4 address stands that packets to it end at: IPv4-mapped, NAT64, 6to4. */
-const EMBEDDINGS = [
-  { block: ipaddr.parseCIDR('::ffff:0:0/96'), at: 12 },
-  { block: ipaddr.parseCIDR('64:ff9b::/96'), at: 12 },
-  { block: ipaddr.parseCIDR('2002::/16'), at: 2 },
-] as const;
-
-/** A denied IPv4 address is denied in its IPv6 spellings too, or a catch-all would let those through. */
-function deniedAsIPv4(denied: DomainMap<string>, host: Host): string | undefined {
-  if (!host.includes(':')) return undefined;
-  const address = ipaddr.parse(host);
-  const embedding = EMBEDDINGS.find(({ block }) => address.match(block));
-  if (embedding === undefined) return undefined;
-  const quad = parseAddress(
-    address
-      .toByteArray()
-      .slice(embedding.at, embedding.at + 4)
-      .join('.'),
-  );
-  return quad === undefined ? undefined : denied.mostSpecific(quad);
-}
 
 /** A map from domain patterns, asked for the most specific one that covers a host: exact, longest suffix, `*`. */
 class DomainMap<Value> {
@@ -101,4 +93,4 @@ class DomainMap<Value> {
 }
 
 /** The policy of `network: disabled`, of no network at all, and of an unready config: nothing is allowed. */
-export const DENY_ALL: Policy = buildPolicy({ denylist: [], allowlist: [] });
+export const DENY_ALL: Policy = buildPolicy({ denylist: [], allowlist: [], facesOf: (address) => [address] });

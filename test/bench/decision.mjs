@@ -3,6 +3,7 @@
 import { buildPolicy } from '../../dist/policy/policy-index.js';
 import { parseDomain } from '../../dist/policy/host-pattern.js';
 import { decide } from '../../dist/policy/decide.js';
+import { facesOf } from '../../dist/network/address-class.js';
 import { NO_RANGES } from '../../dist/network/address-ranges.js';
 
 const rule = {
@@ -21,7 +22,7 @@ function policyOf(size) {
     const domain = i % 3 === 0 ? `*.zone-${i}.example.com` : `host-${i}.example.com`;
     allowlist.push({ pattern: parseDomain(domain), rule });
   }
-  return buildPolicy({ denylist: [parseDomain('*.internal.example')], allowlist });
+  return buildPolicy({ denylist: [parseDomain('*.internal.example')], allowlist, facesOf });
 }
 
 const hosts = ['host-1.example.com', 'a.b.zone-3.example.com', 'nowhere.example.org', 'x.internal.example'];

@@ -4,6 +4,7 @@ import type { Refusal } from '../../src/exchange/codes.ts';
 import type { Pattern, Rule } from '../../src/exchange/rule.ts';
 import type { Arrival, Permit } from '../../src/exchange/stages.ts';
 import { decide } from '../../src/policy/decide.ts';
+import { facesOf } from '../../src/network/address-class.ts';
 import { parseDomain } from '../../src/policy/host-pattern.ts';
 import { compilePattern } from '../../src/policy/pattern.ts';
 import { buildPolicy } from '../../src/policy/policy-index.ts';
@@ -28,6 +29,7 @@ function judge(arrival: Arrival, allowlist: readonly Entry[], denylist: readonly
   const policy = buildPolicy({
     allowlist: allowlist.map(([domain, rule]) => ({ pattern: pattern(domain), rule: ruleOf(rule) })),
     denylist: denylist.map(pattern),
+    facesOf,
   });
   return decide(intentOf(arrival), { id: 'default', policy });
 }

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseAddress, parseHost } from '../../src/exchange/authority.ts';
 import type { Host } from '../../src/exchange/authority.ts';
+import { facesOf } from '../../src/network/address-class.ts';
 import { parseDomain } from '../../src/policy/host-pattern.ts';
 import type { DomainPattern } from '../../src/policy/host-pattern.ts';
 import { buildPolicy, DENY_ALL } from '../../src/policy/policy-index.ts';
@@ -23,6 +24,7 @@ function policyOf(allowlist: readonly string[], denylist: readonly string[] = []
   return buildPolicy({
     allowlist: allowlist.map((domain) => ({ pattern: pattern(domain), rule: ruleOf() })),
     denylist: denylist.map(pattern),
+    facesOf,
   });
 }
 
@@ -120,6 +122,7 @@ describe('denied', () => {
     { name: 'its hex IPv4-mapped spelling', host: '[0:0:0:0:0:FFFF:c633:6407]', by: 'deny 198.51.100.7', fault: 'A05' },
     { name: 'its NAT64 spelling', host: '[64:ff9b::198.51.100.7]', by: 'deny 198.51.100.7' },
     { name: 'its 6to4 spelling', host: '[2002:c633:6407::1]', by: 'deny 198.51.100.7' },
+    { name: 'its ISATAP spelling', host: '[2001:db8:1::5efe:c633:6407]', by: 'deny 198.51.100.7' },
     { name: 'the address before, mapped', host: '[::ffff:198.51.100.6]', by: undefined },
     { name: 'the address after', host: '198.51.100.8', by: undefined },
     { name: 'an IPv6 address, written long', host: '[2001:0db8:0:0::0007]', by: 'deny 2001:db8::7' },
@@ -166,6 +169,7 @@ describe('against a naive reading of the rules', () => {
           const policy = buildPolicy({
             allowlist: domains.map((text, index) => ({ pattern: pattern(text), rule: ruleOf({ ports: new Set([index + 1]) }) })),
             denylist: domains.map(pattern),
+            facesOf,
           });
           for (const text of hosts) {
             const asked = host(text);
