@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { openAdminToken } from './admin/admin-token.ts';
 import { startAdmin } from './admin/admin-server.ts';
 import type { AdminServer } from './admin/admin-server.ts';
+import { hookRunsRoute } from './admin/hook-runs-route.ts';
 import { openAuthority } from './certificates/certificate-authority.ts';
 import { createLeafCache } from './certificates/leaf-cache.ts';
 import { bundlePath } from './certificates/public-folder.ts';
@@ -307,6 +308,7 @@ function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
     ...(allowed_hosts === undefined ? {} : { allowedHosts: allowed_hosts }),
     scrape: async () => ({ contentType: metrics.contentType, body: await metrics.scrape() }),
     reload: () => live.reload(),
+    routes: [hookRunsRoute((run) => metrics.hookRan(run))],
   });
 }
 

@@ -13,7 +13,7 @@ export interface AdminRequest {
   readonly body: unknown;
 }
 
-/** An answer. `body` is sent as JSON, or as it is where `contentType` is given and it is a string. */
+/** An answer. `body` is sent as JSON, or as it is where `contentType` is given and it is a string; with status 204 nothing is. */
 export interface AdminReply {
   readonly status?: number;
   readonly contentType?: string;
@@ -27,6 +27,8 @@ export interface AdminRoute {
   readonly url: string;
   /** True: no token asked for */
   readonly open?: boolean;
+  /** Largest body, in bytes, where it is smaller than the listener's own bound */
+  readonly maxBody?: number;
   /** One line for the page at `/` */
   readonly summary: string;
   readonly answer: (request: AdminRequest) => AdminReply | Promise<AdminReply>;

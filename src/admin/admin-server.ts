@@ -118,10 +118,11 @@ function withFrontPage(routes: readonly AdminRoute[]): readonly AdminRoute[] {
 }
 
 function addRoutes(app: FastifyInstance, routes: readonly AdminRoute[], guard: AdminGuard): void {
-  for (const { method, url, open, answer } of routes) {
+  for (const { method, url, open, maxBody, answer } of routes) {
     app.route({
       method,
       url,
+      bodyLimit: maxBody ?? BODY_BYTES,
       onRequest: (request, _reply, done) => done(open === true ? undefined : thrownBy(() => guard.token(callerOf(request)))),
       handler: async (request, reply) =>
         write(
@@ -151,6 +152,7 @@ function urlPattern(url: string): RegExp {
 }
 
 function write(reply: FastifyReply, { status, contentType, body }: AdminReply): FastifyReply {
+  if (status === 204) return reply.code(status).headers(ANSWER_FIELDS).send();
   const text = contentType !== undefined && typeof body === 'string' ? body : JSON.stringify(body ?? {});
   return reply
     .code(status ?? 200)
@@ -188,7 +190,8 @@ function brokenRequest(code: string | undefined): AdminError {
 function toAdminError(thrown: unknown, request: FastifyRequest, log: Logger): AdminError {
   if (thrown instanceof AdminError) return thrown;
   const code = thrown instanceof Error && 'code' in thrown ? thrown.code : undefined;
-  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new AdminError('too_large', `the body is larger than ${BODY_BYTES} bytes`);
+  if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
+    return new AdminError('too_large', `the body is larger than ${request.routeOptions.bodyLimit} bytes`);
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
     return new AdminError('unsupported_media_type', 'send the body as application/json');
   if (code === 'FST_ERR_CTP_INVALID_JSON_BODY') return new AdminError('invalid_request', 'the body is not valid JSON');

@@ -3,6 +3,8 @@
 // (fault L02). It must never throw into an exchange.
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import { CODES } from '../exchange/codes.ts';
+import { EVENT_NAMES, HANDLER_KINDS, HOOK_OUTCOMES } from '../exchange/hook-words.ts';
+import type { CountedRun } from '../exchange/hook-words.ts';
 import type { Protocol } from '../exchange/stages.ts';
 import type { Decision, Outcome, Trace } from '../exchange/trace.ts';
 import { reasonOf, ruleOf } from './audit-line.ts';
@@ -35,6 +37,8 @@ export interface Metrics {
   credentialExpiry(credential: string, epochSeconds: number | undefined): void;
   /** A reload ended at `epochSeconds`; only an accepted one moves the timestamp of the configuration in force. */
   reloaded(result: ReloadResultLabel, epochSeconds: number): void;
+  /** One handler of a hook ran, as a hook-runner reported it; a word that is not in the closed lists is not counted. */
+  hookRan(run: CountedRun): void;
   /** The exposition text. */
   scrape(): Promise<string>;
   /** Media type of the exposition text. */
@@ -56,6 +60,7 @@ const BUCKETS = {
   request: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300],
   overhead: [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1],
   connect: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+  hook: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600],
 };
 
 /** The metrics of one process. `version` becomes the label of `sallyport_build_info`. */
@@ -76,10 +81,10 @@ export function createMetrics(options: { readonly version: string }): Metrics {
     ...certificateMetrics(registry),
     ...credentialMetrics(registry),
     ...reloadMetrics(registry),
+    hookRan: hookMetrics(registry),
     scrape: () => registry.metrics(),
     contentType: registry.contentType,
   };
-  // Those of the hooks (sallyport_hook_runs_total, sallyport_hook_duration_seconds) belong here, as hookMetrics(registry).
   return metrics;
 }
 
@@ -234,6 +239,27 @@ function reloadMetrics(registry: Registry): Pick<Metrics, 'reloaded'> {
       (result === 'accepted' ? accepted : rejected).value += 1;
       if (result === 'accepted' && Number.isFinite(epochSeconds)) last.set(epochSeconds);
     },
+  };
+}
+
+function hookMetrics(registry: Registry): (run: CountedRun) => void {
+  const runs = counter(registry, {
+    name: 'sallyport_hook_runs_total',
+    help: 'Runs of hook handlers by what came of them',
+    labelNames: ['event', 'handler', 'outcome'],
+  });
+  const duration = histogram(registry, {
+    name: 'sallyport_hook_duration_seconds',
+    help: 'One run of a hook handler, from its start',
+    buckets: BUCKETS.hook,
+    labelNames: ['event'],
+  });
+  return ({ event, handler, outcome, durationMs }) => {
+    const kind = HANDLER_KINDS.indexOf(handler);
+    const end = HOOK_OUTCOMES.indexOf(outcome);
+    if (!EVENT_NAMES.includes(event) || kind < 0 || end < 0) return;
+    runs.at(event, end * HANDLER_KINDS.length + kind, () => ({ event, handler, outcome })).value += 1;
+    duration.record(durationMs / 1000, event);
   };
 }
 

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { CODES, Fault, Refusal } from '../../src/exchange/codes.ts';
 import type { Code } from '../../src/exchange/codes.ts';
+import { EVENT_NAMES, HANDLER_KINDS, HOOK_OUTCOMES } from '../../src/exchange/hook-words.ts';
 import { createMetrics } from '../../src/record/metrics.ts';
 import type { Metrics } from '../../src/record/metrics.ts';
 import { outcome } from './outcomes.ts';
@@ -43,6 +44,8 @@ describe('createMetrics', () => {
       sallyport_certificate_cache_hits_total: 'counter',
       sallyport_config_reloads_total: 'counter',
       sallyport_config_last_reload_timestamp_seconds: 'gauge',
+      sallyport_hook_runs_total: 'counter',
+      sallyport_hook_duration_seconds: 'histogram',
       sallyport_build_info: 'gauge',
       process_cpu_seconds_total: 'counter',
       nodejs_eventloop_lag_seconds: 'gauge',
@@ -88,6 +91,37 @@ describe('createMetrics', () => {
     metrics.exchange(outcome);
     expect(await value('sallyport_requests_total', { protocol: 'http/1.1', ...labels })).toBe(2);
   });
+
+  it('counts runs of hooks by event, handler and outcome, and measures them by event', async () => {
+    metrics.hookRan({ event: 'PreToolUse', handler: 'command', outcome: 'deny', durationMs: 20 });
+    metrics.hookRan({ event: 'PreToolUse', handler: 'command', outcome: 'deny', durationMs: 30 });
+    metrics.hookRan({ event: 'PreToolUse', handler: 'http', outcome: 'timeout', durationMs: 30_000 });
+    const runs = 'sallyport_hook_runs_total';
+    expect(await value(runs, { event: 'PreToolUse', handler: 'command', outcome: 'deny' })).toBe(2);
+    expect(await value(runs, { event: 'PreToolUse', handler: 'http', outcome: 'timeout' })).toBe(1);
+    const within = async (le: string) => await value('sallyport_hook_duration_seconds_bucket', { le, event: 'PreToolUse' });
+    expect([await within('0.01'), await within('0.025'), await within('0.05'), await within('30')]).toEqual([0, 1, 2, 3]);
+  });
+
+  it('keeps every combination of the closed lists of hooks apart', async () => {
+    for (const event of EVENT_NAMES)
+      for (const handler of HANDLER_KINDS)
+        for (const outcome of HOOK_OUTCOMES) metrics.hookRan({ event, handler, outcome, durationMs: 1 });
+    const series = (await ours()).filter((line) => line.startsWith('sallyport_hook_runs_total'));
+    expect(series).toHaveLength(EVENT_NAMES.length * HANDLER_KINDS.length * HOOK_OUTCOMES.length);
+    expect(series.every((line) => line.endsWith(' 1'))).toBe(true);
+  });
+
+  // fault L02
+  it.each([{ event: 'evil.example' }, { handler: 'prompt' }, { outcome: 'constructor' }])(
+    'makes no series of hooks with %o',
+    async (word) => {
+      metrics.hookRan({ event: 'Stop', handler: 'command', outcome: 'none', durationMs: 1, ...word } as Parameters<
+        Metrics['hookRan']
+      >[0]);
+      expect((await ours()).filter((line) => line.startsWith('sallyport_hook_'))).toEqual([]);
+    },
+  );
 
   it('adds up bytes by direction', async () => {
     metrics.exchange(outcome({ trace: { bytesSent: 10, bytesReceived: 700 } }));
