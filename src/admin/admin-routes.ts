@@ -52,7 +52,7 @@ export interface ExplainQuestion {
 
 /** What the built-in routes tell. */
 export interface AdminAnswers {
-  /** Names of what is not live yet; empty means ready */
+  /** What is not live, or no longer, in a few words each; empty means ready */
   readonly ready: () => readonly string[];
   readonly scrape: () => Promise<{ readonly contentType: string; readonly body: string }>;
   readonly reload: () => Promise<ReloadResult>;
@@ -102,7 +102,7 @@ export function builtInRoutes(answers: AdminAnswers): readonly AdminRoute[] {
 }
 
 function readiness(missing: readonly string[]): AdminReply {
-  if (missing.length > 0) throw new AdminError('not_ready', `not live yet: ${missing.join(', ')}`, { extra: { missing } });
+  if (missing.length > 0) throw new AdminError('not_ready', `not ready: ${missing.join(', ')}`, { extra: { missing } });
   return { body: { status: 'ready' } };
 }
 

@@ -46,7 +46,7 @@ export const LOOPBACK = ['127.0.0.0/8'];
 /** Starts a house. `config` is laid over defaults that keep every file in a folder of its own. */
 export async function startHouse(
   config: object,
-  options: { readonly names?: Names; readonly env?: NodeJS.ProcessEnv } = {},
+  options: { readonly names?: Names; readonly env?: NodeJS.ProcessEnv; readonly now?: () => number } = {},
 ): Promise<House> {
   const folder = await mkdtemp(join(tmpdir(), 'house-'));
   const configPath = join(folder, 'sallyport.json');
@@ -65,6 +65,7 @@ export async function startHouse(
     configPath,
     version: 'test',
     env: options.env ?? {},
+    ...(options.now === undefined ? {} : { now: options.now }),
     log: recordingLog(logged, () => {
       for (const look of waiting) look();
     }),
