@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { editDistance, suggestKey } from '../../src/config/spelling.ts';
+import { suggestKey } from '../../src/config/spelling.ts';
 
 describe('suggestKey', () => {
   it.each([
@@ -15,16 +15,5 @@ describe('suggestKey', () => {
     ['x'.repeat(10_000), ['listen'], undefined],
   ])('reads an unknown key as the one that is meant, row %#', (unknown, known, meant) => {
     expect(suggestKey(unknown, known)).toBe(meant);
-  });
-});
-
-describe('editDistance', () => {
-  it.each([
-    ['domain', 'domain', 0],
-    ['domian', 'domain', 1],
-    ['domai', 'domain', 1],
-    ['tomato', 'domain', 3],
-  ])('from %s to %s', (a, b, distance) => {
-    expect(editDistance(a, b)).toBe(distance);
   });
 });
