@@ -18,8 +18,6 @@ export interface NetworkContext {
   readonly findings: Findings;
   /** Ids that the config declares */
   readonly credentialIds: ReadonlySet<string>;
-  /** At the start a secret that is missing is a problem; afterwards its rule or sandbox loses it, so that other changes still take effect */
-  readonly atStart: boolean;
 }
 
 /** The policy of a network; `path` is where it stands in the config. Problems and warnings go to the findings. */
@@ -85,7 +83,7 @@ async function compileTransform(
   path: KeyPath,
   context: NetworkContext,
 ): Promise<{ readonly fields: readonly TransformField[]; readonly unavailable: string | undefined }> {
-  const { findings, sources, atStart } = context;
+  const { findings, sources } = context;
   const merged = new Map<string, TransformField>();
   let unavailable: string | undefined;
   for (const object of objects) {
@@ -93,11 +91,11 @@ async function compileTransform(
       const place = [...path, name];
       const reading = await sources.secret(source, place);
       if (reading.kind === 'read') merged.set(name.toLowerCase(), { name, value: reading.secret });
-      else if (reading.kind === 'malformed' || atStart) findings.problem(place, reading.problem);
-      else {
+      else if (reading.kind === 'lost') {
+        // A rejected load would keep the removed secret in force, and hold back whatever else has changed.
         unavailable ??= reading.problem;
         findings.warn(place, `is unavailable and the requests of its rule are refused: ${reading.problem}`);
-      }
+      } else findings.problem(place, reading.problem);
     }
   }
   return { fields: [...merged.values()], unavailable };

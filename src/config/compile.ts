@@ -38,7 +38,7 @@ export interface CompileOptions {
   readonly generation: number;
   readonly baseDirectory: string;
   readonly env: NodeJS.ProcessEnv;
-  /** Of the load before, for files that vanish in the middle of a rotation; left out at the start */
+  /** Of the load before, for files that vanish in the middle of a rotation or for good */
   readonly lastGood?: LastGood;
   /** Wall clock, epoch `ms` */
   readonly now?: () => number;
@@ -53,10 +53,9 @@ export type CompileResult =
 export async function compileConfig(config: Config, options: CompileOptions): Promise<CompileResult> {
   const findings = new Findings();
   const { baseDirectory, env, lastGood = NOTHING_YET } = options;
-  const atStart = options.lastGood === undefined;
   const sources = new SourceReader({ baseDirectory, env, lastGood, now: options.now ?? Date.now }, findings);
   reportUnavailable(config, findings);
-  const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)), atStart };
+  const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
   const policy = await compileNetwork(config.network, ['network'], context);
   const sandboxes = await compileSandboxes(config, policy, context);
   const credentials = await compileCredentials(config.credentials, context);
@@ -81,7 +80,7 @@ function reportUnavailable(config: Config, findings: Findings): void {
 }
 
 async function compileSandboxes(config: Config, policy: Policy, context: NetworkContext): Promise<SandboxRegistry> {
-  const { sources, findings, atStart } = context;
+  const { sources, findings } = context;
   const entries: SandboxEntry[] = [];
   const tokens = new Map<string, Secret>();
   const ranges = new Map<string, string>();
@@ -93,7 +92,7 @@ async function compileSandboxes(config: Config, policy: Policy, context: Network
         : underDenylistOf(policy, await compileNetwork(entry.network, [...path, 'network'], context));
     const reading = entry.token === undefined ? undefined : await sources.secret(entry.token, [...path, 'token']);
     if (reading?.kind === 'read') tokens.set(id, reading.secret);
-    else if (reading?.kind === 'missing' && !atStart)
+    else if (reading?.kind === 'lost')
       findings.warn([...path, 'token'], `is unavailable and nobody is known by it: ${reading.problem}`);
     else if (reading !== undefined) findings.problem([...path, 'token'], reading.problem);
     for (const [index, range] of (entry.sources ?? []).entries()) {
@@ -117,13 +116,13 @@ function reportTokens(tokens: ReadonlyMap<string, Secret>, findings: Findings): 
 }
 
 /** The roots as they stand in their files. One that is gone for good is trusted no more, and what it vouched for fails to verify. */
-async function readRoots(paths: readonly string[], { sources, findings, atStart }: NetworkContext): Promise<string[]> {
+async function readRoots(paths: readonly string[], { sources, findings }: NetworkContext): Promise<string[]> {
   const texts: string[] = [];
   for (const [index, path] of paths.entries()) {
     const place = ['upstream', 'ca', index];
     const reading = await sources.text(path, place);
-    if ('problem' in reading && atStart) findings.problem(place, reading.problem);
-    else if ('problem' in reading) findings.warn(place, `${reading.problem}; its roots are not trusted`);
+    if (reading.kind === 'missing') findings.problem(place, reading.problem);
+    else if (reading.kind === 'lost') findings.warn(place, `${reading.problem}; its roots are trusted no more`);
     else if (!holdsCertificates(reading.text))
       findings.problem(place, `file "${path}" holds no valid PEM certificate; name a PEM file`);
     else texts.push(reading.text);

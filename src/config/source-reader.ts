@@ -21,11 +21,26 @@ interface Good<Value> {
   readonly goneSince: number | undefined;
 }
 
-/** Last good readings, to be handed to the next load: secrets by source, other files by absolute path. */
+/** Last good readings by source, to be handed to the next load. */
 export interface LastGood {
   readonly secrets: ReadonlyMap<string, Good<Secret>>;
   readonly texts: ReadonlyMap<string, Good<string>>;
+  /** Sources that were good once and whose grace is over; what they held is forgotten */
+  readonly lost: ReadonlySet<string>;
 }
+
+/** A source that was good once, is gone, and has had its grace; one that was never there is `missing`, as a slip of the pen is. */
+interface Lost {
+  readonly kind: 'lost';
+  readonly problem: string;
+}
+
+/** What reading a secret gave. */
+export type SourceReading = SecretReading | Lost;
+
+/** What reading a text gave. */
+export type TextReading =
+  { readonly kind: 'read'; readonly text: string } | { readonly kind: 'missing'; readonly problem: string } | Lost;
 
 /**
  * `ms` until the next vanished source has to go out of use; undefined where none is waited for. One whose time is past counts no
@@ -39,7 +54,7 @@ export function graceLeft(lastGood: LastGood, now: number): number | undefined {
 }
 
 /** What the first load has behind it. */
-export const NOTHING_YET: LastGood = { secrets: new Map(), texts: new Map() };
+export const NOTHING_YET: LastGood = { secrets: new Map(), texts: new Map(), lost: new Set() };
 
 /** Where to read from. */
 export interface SourceOptions {
@@ -54,10 +69,11 @@ export interface SourceOptions {
 export class SourceReader {
   readonly #options: SourceOptions;
   readonly #findings: Findings;
-  readonly #readings = new Map<string, Promise<SecretReading>>();
+  readonly #readings = new Map<string, Promise<SourceReading>>();
   readonly #watched = new Set<string>();
   readonly #good = new Map<string, Good<Secret>>();
   readonly #texts = new Map<string, Good<string>>();
+  readonly #lost = new Set<string>();
 
   constructor(options: SourceOptions, findings: Findings) {
     this.#options = options;
@@ -70,7 +86,7 @@ export class SourceReader {
   }
 
   get lastGood(): LastGood {
-    return { secrets: this.#good, texts: this.#texts };
+    return { secrets: this.#good, texts: this.#texts, lost: this.#lost };
   }
 
   /** Changes when anything that was read changed. */
@@ -82,7 +98,7 @@ export class SourceReader {
   }
 
   /** Reads a secret; warnings go to the findings under `path`, problems are the caller's to report. */
-  async secret(source: SecretSource, path: KeyPath): Promise<SecretReading> {
+  async secret(source: SecretSource, path: KeyPath): Promise<SourceReading> {
     if (source.kind === 'text') return readSecret(source, this.#options);
     const file = secretFile(source, this.#options.baseDirectory);
     if (file !== undefined) this.#watched.add(file);
@@ -91,19 +107,23 @@ export class SourceReader {
   }
 
   /** Reads a file that is no secret, as text; warnings go to the findings under `keyPath`, problems are the caller's to report. */
-  async text(path: string, keyPath: KeyPath): Promise<{ readonly text: string } | { readonly problem: string }> {
+  async text(path: string, keyPath: KeyPath): Promise<TextReading> {
     const file = resolve(this.#options.baseDirectory, path);
     this.#watched.add(file);
-    const reading = await readText(file, path);
-    const good =
-      'text' in reading ? { value: reading.text, goneSince: undefined } : this.#inGrace(this.#options.lastGood.texts.get(file));
-    if (good === undefined) return reading;
-    if ('problem' in reading) this.#findings.warn(keyPath, `${reading.problem}; its last good content ${STAYS}`);
-    this.#texts.set(file, good);
-    return { text: good.value };
+    const key = `text ${file}`;
+    const fresh = await readText(file, path);
+    if (fresh.kind === 'read') {
+      this.#texts.set(key, { value: fresh.text, goneSince: undefined });
+      return fresh;
+    }
+    const good = this.#inGrace(this.#options.lastGood.texts.get(key));
+    if (good === undefined) return this.#outOfUse(key, fresh);
+    this.#texts.set(key, good);
+    this.#findings.warn(keyPath, `${fresh.problem}; its last good content ${STAYS}`);
+    return { kind: 'read', text: good.value };
   }
 
-  #once(key: string, path: KeyPath, read: () => Promise<SecretReading>): Promise<SecretReading> {
+  #once(key: string, path: KeyPath, read: () => Promise<SecretReading>): Promise<SourceReading> {
     const present = this.#readings.get(key);
     if (present !== undefined) return present;
     const reading = read().then((fresh) => this.#keepOrFallBack(key, path, fresh));
@@ -111,11 +131,11 @@ export class SourceReader {
     return reading;
   }
 
-  #keepOrFallBack(key: string, path: KeyPath, fresh: SecretReading): SecretReading {
+  #keepOrFallBack(key: string, path: KeyPath, fresh: SecretReading): SourceReading {
     if (fresh.kind === 'malformed') return fresh;
     if (fresh.kind === 'missing') {
       const good = this.#inGrace(this.#options.lastGood.secrets.get(key));
-      if (good === undefined) return fresh;
+      if (good === undefined) return this.#outOfUse(key, fresh);
       this.#good.set(key, good);
       this.#findings.warn(path, `${fresh.problem}; its last good value ${STAYS}`);
       return { kind: 'read', secret: good.value, warning: undefined };
@@ -132,13 +152,20 @@ export class SourceReader {
     const goneSince = last.goneSince ?? now;
     return now - goneSince < GRACE_MS ? { value: last.value, goneSince } : undefined;
   }
+
+  #outOfUse<Missing extends { readonly problem: string }>(key: string, fresh: Missing): Missing | Lost {
+    const { secrets, texts, lost } = this.#options.lastGood;
+    if (!secrets.has(key) && !texts.has(key) && !lost.has(key)) return fresh;
+    this.#lost.add(key);
+    return { kind: 'lost', problem: fresh.problem };
+  }
 }
 
-async function readText(file: string, shown: string): Promise<{ readonly text: string } | { readonly problem: string }> {
+async function readText(file: string, shown: string): Promise<Exclude<TextReading, Lost>> {
   try {
     const text = await readFile(file, 'utf8');
-    return text.trim() === '' ? { problem: `file "${shown}" is empty` } : { text };
+    return text.trim() === '' ? { kind: 'missing', problem: `file "${shown}" is empty` } : { kind: 'read', text };
   } catch (error) {
-    return { problem: `file "${shown}" ${fileTrouble(error)}` };
+    return { kind: 'missing', problem: `file "${shown}" ${fileTrouble(error)}` };
   }
 }

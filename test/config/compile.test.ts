@@ -497,6 +497,20 @@ describe('a secret that is removed for good', () => {
     ]);
   });
 
+  it('is no excuse for one that was never there: a slip of the pen rejects the load', async () => {
+    const good = await compile('network: disabled');
+    const slips = await compile(
+      'network: { allowlist: [{ domain: a.example, transform: { X-Key: { file: kye } } }] }\nsandboxes: { a: { token: { env: KYE } } }\nupstream: { ca: [roto.pem] }',
+      {},
+      good,
+    );
+    expect(problemsOf(slips).map(({ path: at }) => at)).toEqual([
+      'network.allowlist[0].transform.X-Key',
+      'sandboxes.a.token',
+      'upstream.ca[0]',
+    ]);
+  });
+
   it('is in use to the last moment of its grace', async () => {
     const text = 'network: { allowlist: [{ domain: a.example, transform: { X-Key: { file: key } } }] }';
     await writeFile(path('key'), 'hunter2', { mode: 0o600 });
@@ -570,7 +584,7 @@ describe('roots for upstreams', () => {
     expect(await rootsAt(1_000_000 + GRACE_MS - 1)).toEqual([1, [expect.stringContaining('stays in use')]]);
     expect(await rootsAt(1_000_000 + GRACE_MS)).toEqual([
       0,
-      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its roots are not trusted'],
+      ['upstream.ca[0]: file "root.pem" does not exist; create it or correct the path; its roots are trusted no more'],
     ]);
   });
 });

@@ -324,6 +324,7 @@ describe('what is left of the grace of vanished sources', () => {
   const goneFor = (...times: (number | undefined)[]) => ({
     secrets: new Map(times.slice(0, 1).map((ms, i) => [`s${i}`, { value: new Secret('x'), goneSince: since(ms) }])),
     texts: new Map(times.slice(1).map((ms, i) => [`t${i}`, { value: 'x', goneSince: since(ms) }])),
+    lost: new Set<string>(),
   });
   const now = 1_000_000;
   const since = (ms: number | undefined) => (ms === undefined ? undefined : now - ms);
