@@ -1,11 +1,12 @@
-// Last stage of the journey: what is written down about one exchange, made from its Outcome and the time alone. What it keeps between
-// lines (texts that come back, bounded) only saves work: the same Outcome always gives the same line.
+// Last stage of the journey: what is written down about one exchange, made from its Outcome and the time alone. What its makers keep
+// between lines (texts that come back, bounded) only saves work: the same Outcome always gives the same line.
 // The keys are a contract with whoever reads the audit log. It must never hold a header value, a query, userinfo or a raw control
 // character (faults L01, E17, E18): it names what it takes, so that nothing gets in by being new.
 import { fieldValue } from '../exchange/header-fields.ts';
 import type { Code } from '../exchange/codes.ts';
 import type { Door, Protocol, Scheme } from '../exchange/stages.ts';
 import type { Decision, Outcome, Trace } from '../exchange/trace.ts';
+import { ownCopy } from '../foundation/own-copy.ts';
 import { showWire } from '../foundation/visible-text.ts';
 
 /** Longest text that is kept of each value from the wire, in characters. */
@@ -54,11 +55,29 @@ export interface PhaseTimes {
 
 /** The line of an exchange that ended at `endedAt` (epoch `ms`). */
 export function auditLine(outcome: Outcome, endedAt: number = Date.now()): AuditLine {
+  return lineOf(outcome, new Date(endedAt).toISOString());
+}
+
+/** Makes lines as auditLine does, for one after another: those of one second share one conversion of the time. */
+export function createAuditLine(): (outcome: Outcome, endedAt?: number) => AuditLine {
+  let second = -1;
+  let text = '';
+  return (outcome, endedAt = Date.now()) => {
+    const whole = Math.floor(endedAt / 1000);
+    if (whole !== second) {
+      second = whole;
+      text = new Date(whole * 1000).toISOString().slice(0, -4);
+    }
+    return lineOf(outcome, `${text}${String(Math.floor(endedAt) - whole * 1000).padStart(3, '0')}Z`);
+  };
+}
+
+function lineOf(outcome: Outcome, time: string): AuditLine {
   const { arrival, trace } = outcome;
   const { intent } = trace;
   const authority = intent?.authority ?? arrival.ceiling?.authority;
   return {
-    time: isoTime(endedAt),
+    time,
     request_id: arrival.requestId,
     sandbox: trace.sandbox === '' ? null : trace.sandbox,
     action_id: actionId(outcome),
@@ -83,45 +102,70 @@ export function auditLine(outcome: Outcome, endedAt: number = Date.now()): Audit
 }
 
 /**
- * The line as JSON, the same text as JSON.stringify gives in a fraction of its time: every exchange pays for this.
- * What one exchange after another says of a host and of a rule is put together once and kept.
+ * Makes the text of lines as JSON, the same as JSON.stringify gives in a fraction of its time: every exchange pays for this.
+ * What one exchange after another says of a host and of a rule is put together once and kept, bounded.
  */
-export function auditText(line: AuditLine): string {
-  const { phases_ms: phases } = line;
-  return (
-    `{"time":"${line.time}","request_id":"${line.request_id}"${askedText(line)},"path":${text(line.path)}${decidedText(line)}` +
-    `,"bytes_sent":${number(line.bytes_sent)},"bytes_received":${number(line.bytes_received)},"duration_ms":${number(line.duration_ms)}` +
-    `,"phases_ms":{"dns":${number(phases.dns)},"connect":${number(phases.connect)},"tls":${number(phases.tls)},"wait":${number(phases.wait)}}}`
-  );
+export function createAuditText(): (line: AuditLine) => string {
+  const asked = new Parts<Asked>();
+  const decided = new Parts<Decided>();
+  return (line) => {
+    const { phases_ms: phases } = line;
+    return (
+      `{"time":"${line.time}","request_id":"${line.request_id}"${askedText(asked, line)},"path":${text(line.path)}` +
+      `${decidedText(decided, line)},"bytes_sent":${number(line.bytes_sent)},"bytes_received":${number(line.bytes_received)}` +
+      `,"duration_ms":${number(line.duration_ms)},"phases_ms":{"dns":${number(phases.dns)},"connect":${number(phases.connect)}` +
+      `,"tls":${number(phases.tls)},"wait":${number(phases.wait)}}}`
+    );
+  };
 }
 
-/** A part of a line, and what it was made of. */
-interface Part {
-  readonly from: AuditLine;
+/** Who asked for what: the members from `sandbox` to `port`. */
+type Asked = Pick<AuditLine, 'sandbox' | 'action_id' | 'door' | 'protocol' | 'method' | 'scheme' | 'port'>;
+/** What was decided and came of it: the members from `rule` to `status`. */
+type Decided = Pick<AuditLine, 'decision' | 'reason' | 'credentials' | 'address' | 'status'>;
+
+/** A part of a line, and what it was made of: nothing but what is compared, or a kept line would hold on to its whole request. */
+interface Part<From> {
+  readonly from: From;
   readonly text: string;
 }
 
-/** The last part of each host, and of each rule; emptied when full, so that a flood of new ones costs time and no memory. */
-const ASKED = new Map<string | null, Part>();
-const DECIDED = new Map<string | null, Part>();
 const MOST_PARTS = 4096;
 
-function keep(parts: Map<string | null, Part>, key: string | null, part: Part): string {
-  if (parts.size >= MOST_PARTS) parts.clear();
-  parts.set(key, part);
-  return part.text;
+/** The last part of each host, or of each rule; emptied when full, so that a flood of new ones costs time and no memory. */
+class Parts<From> {
+  readonly #last = new Map<string | null, Part<From>>();
+
+  last(key: string | null): Part<From> | undefined {
+    return this.#last.get(key);
+  }
+
+  keep(key: string | null, part: Part<From>): string {
+    if (this.#last.size >= MOST_PARTS) this.#last.clear();
+    this.#last.set(key, part);
+    return part.text;
+  }
 }
 
-/** Who asked for what, from `sandbox` to `port`. */
-function askedText(line: AuditLine): string {
-  const last = ASKED.get(line.host);
+function askedText(parts: Parts<Asked>, line: AuditLine): string {
+  const last = parts.last(line.host);
   if (last !== undefined && sameAsked(last.from, line)) return last.text;
-  const { sandbox, action_id, door, protocol, method, scheme, host, port } = line;
+  const { sandbox, door, protocol, scheme, port } = line;
+  const host = kept(line.host);
+  const action_id = kept(line.action_id);
+  const method = ownCopy(line.method);
   const members = JSON.stringify({ sandbox, action_id, door, protocol, method, scheme, host, port });
-  return keep(ASKED, host, { from: line, text: `,${members.slice(1, -1)}` });
+  return parts.keep(host, {
+    from: { sandbox, action_id, door, protocol, method, scheme, port },
+    text: `,${members.slice(1, -1)}`,
+  });
 }
 
-function sameAsked(a: AuditLine, b: AuditLine): boolean {
+function kept(text: string | null): string | null {
+  return text === null ? null : ownCopy(text);
+}
+
+function sameAsked(a: Asked, b: Asked): boolean {
   return (
     a.sandbox === b.sandbox &&
     a.action_id === b.action_id &&
@@ -133,16 +177,15 @@ function sameAsked(a: AuditLine, b: AuditLine): boolean {
   );
 }
 
-/** What was decided and came of it, from `rule` to `status`. */
-function decidedText(line: AuditLine): string {
-  const last = DECIDED.get(line.rule);
+function decidedText(parts: Parts<Decided>, line: AuditLine): string {
+  const last = parts.last(line.rule);
   if (last !== undefined && sameDecided(last.from, line)) return last.text;
   const { rule, decision, reason, credentials, address, status } = line;
   const members = JSON.stringify({ rule, decision, reason, credentials, address, status });
-  return keep(DECIDED, rule, { from: line, text: `,${members.slice(1, -1)}` });
+  return parts.keep(rule, { from: { decision, reason, credentials, address, status }, text: `,${members.slice(1, -1)}` });
 }
 
-function sameDecided(a: AuditLine, b: AuditLine): boolean {
+function sameDecided(a: Decided, b: Decided): boolean {
   return (
     a.decision === b.decision &&
     a.reason === b.reason &&
@@ -172,19 +215,6 @@ function thousandths(value: number): string {
   const digits =
     rest % 10 !== 0 ? String(1000 + rest).slice(1) : rest % 100 !== 0 ? String(100 + rest / 10).slice(1) : String(rest / 100);
   return `${(whole - rest) / 1000}.${digits}`;
-}
-
-/** Texts of whole seconds: one conversion serves all lines of the second. */
-let second = -1;
-let secondText = '';
-
-function isoTime(ms: number): string {
-  const whole = Math.floor(ms / 1000);
-  if (whole !== second) {
-    second = whole;
-    secondText = new Date(whole * 1000).toISOString().slice(0, -4);
-  }
-  return `${secondText}${String(Math.floor(ms) - whole * 1000).padStart(3, '0')}Z`;
 }
 
 /** Id of the rule that decided: the refusal's own, else the permit's. */

@@ -5,7 +5,7 @@ import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { pino } from 'pino';
 import type { Logger } from '../foundation/logger.ts';
-import { auditText } from './audit-line.ts';
+import { createAuditText } from './audit-line.ts';
 import type { AuditLine } from './audit-line.ts';
 
 /** An open audit log. */
@@ -56,6 +56,7 @@ export async function openAuditSink(path: string, log?: Logger): Promise<AuditSi
 
 function sinkOver(destination: Destination, path: string, log: Logger | undefined): AuditSink {
   const state = watch(destination, path, log);
+  const auditText = createAuditText();
   const batch = new Batch((text) => destination.write(text));
   let closing: Promise<void> | undefined;
   return {

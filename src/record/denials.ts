@@ -5,6 +5,7 @@ import type { Code } from '../exchange/codes.ts';
 import type { Host } from '../exchange/authority.ts';
 import type { Intent } from '../exchange/stages.ts';
 import type { Decision, Outcome } from '../exchange/trace.ts';
+import { ownCopy } from '../foundation/own-copy.ts';
 import { showWire } from '../foundation/visible-text.ts';
 import { reasonOf, ruleOf, shownPath } from './audit-line.ts';
 
@@ -93,14 +94,13 @@ function readDenial(outcome: Outcome, isOwnListener: (address: Host, port: numbe
   const openable = address !== undefined && !isOwnListener(address, intent.authority.port) ? address : undefined;
   const path = shownPath(outcome);
   return {
-    host: intent.authority.host,
+    host: ownCopy(intent.authority.host),
     port: intent.authority.port,
     reason,
     decision: outcome.decision,
     sandbox: outcome.trace.sandbox === '' ? null : outcome.trace.sandbox,
     method: showWire(outcome.arrival.method, 32),
-    // A copy: a slice would keep the whole target in memory for as long as the entry lives.
-    path: path === null ? null : Buffer.from(path, 'latin1').toString('latin1'),
+    path: path === null ? null : ownCopy(path),
     rule: ruleOf(outcome) ?? null,
     suggestion: suggest(intent, reason, { rule: ruleOf(outcome), address: openable }) ?? null,
     hint: CODES[reason].hint,

@@ -5,7 +5,7 @@ import type { Outcome } from '../exchange/trace.ts';
 import type { Logger } from '../foundation/logger.ts';
 import { stackFrames } from '../foundation/stack-frames.ts';
 import { showWire } from '../foundation/visible-text.ts';
-import { auditLine } from './audit-line.ts';
+import { createAuditLine } from './audit-line.ts';
 import type { AuditSink } from './audit-sink.ts';
 import type { Denials } from './denials.ts';
 import type { Metrics } from './metrics.ts';
@@ -24,6 +24,7 @@ const MAX_CAUSES = 4;
 /** Makes the ledger. The function it gives never throws; a part that fails is logged and does not keep the others from their work. */
 export function createLedger(options: LedgerOptions): (outcome: Outcome) => void {
   const { audit, metrics, denials, log } = options;
+  const auditLine = createAuditLine();
   const parts: readonly (readonly [string, (outcome: Outcome) => void])[] = [
     ['audit', (outcome) => audit.write(auditLine(outcome))],
     ['metrics', (outcome) => recordMetrics(metrics, outcome)],

@@ -1,7 +1,9 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { parseAddress, parseAuthority } from '../../src/exchange/authority.ts';
 import { Fault, Refusal } from '../../src/exchange/codes.ts';
-import { auditLine, auditText } from '../../src/record/audit-line.ts';
+import { auditLine, createAuditLine, createAuditText } from '../../src/record/audit-line.ts';
 import { outcome } from './outcomes.ts';
 import type { Wanted } from './outcomes.ts';
 
@@ -196,7 +198,15 @@ describe('auditLine of a target that nobody could read', () => {
   });
 });
 
-describe('auditText', () => {
+describe('createAuditLine', () => {
+  it('gives the line that auditLine gives, whatever came before', () => {
+    const lineAt = createAuditLine();
+    const times = [0, 1, 999, 1000, 1_799_999_999_999, 1_800_000_000_000, 1_800_000_000_001, 5.75];
+    for (const endedAt of times) expect(lineAt(outcome(), endedAt)).toEqual(auditLine(outcome(), endedAt));
+  });
+});
+
+describe('createAuditText', () => {
   it.each<{ name: string; wanted: Wanted }>([
     {
       name: 'an allowed exchange',
@@ -210,6 +220,54 @@ describe('auditText', () => {
     { name: 'numbers that are none', wanted: { durationMs: NaN, trace: { bytesSent: Infinity } } },
   ])('is what JSON.stringify gives: $name', ({ wanted }) => {
     const line = auditLine(outcome(wanted)); // fault L01
-    expect(auditText(line)).toBe(JSON.stringify(line));
+    expect(createAuditText()(line)).toBe(JSON.stringify(line));
+  });
+
+  it('is what JSON.stringify gives for each of many lines, whatever is alike or differs between them', () => {
+    const auditText = createAuditText();
+    const changes: readonly Wanted[] = [
+      {},
+      { method: 'POST' },
+      { authority: 'api.github.com:8443' },
+      { authority: 'other.test:443' },
+      { authority: null, verdict: malformed },
+      { scheme: 'http' },
+      { protocol: 'websocket' },
+      { door: 'tunnel' },
+      { fields: ['X-Sallyport-Action-Id', 'a-1'] },
+      { trace: { sandbox: 'other' } },
+      { trace: { credentials: ['a'] } },
+      { trace: { credentials: ['a', 'b'] } },
+      { trace: { address: parseAddress('192.0.2.1') } },
+      { trace: { status: 404 } },
+      { rule: 'another' },
+      { wouldRefuse: 'path_denied', decision: 'would_refuse' },
+    ];
+    for (const first of changes) {
+      for (const then of changes) {
+        for (const line of [auditLine(outcome(first)), auditLine(outcome(then))])
+          expect(auditText(line)).toBe(JSON.stringify(line));
+      }
+    }
+  });
+
+  it('keeps of a request no more than it compares, however long its target', () => {
+    const auditText = createAuditText();
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const write = (round: number): void => {
+      for (let i = 0; i < 1000; i += 1) {
+        const target = Buffer.from(`http://host-${round}-${i}.long-enough.test/a/path/that/is/cut?${'a'.repeat(16_000)}`).toString('latin1');
+        const [authority = ''] = target.slice(7).split('/');
+        const path = target.slice(target.indexOf('/', 7), target.indexOf('?'));
+        auditText(auditLine(outcome({ authority: `${authority}:80`, path })));
+      }
+    };
+    write(0);
+    collect();
+    const before = process.memoryUsage().heapUsed;
+    write(1);
+    collect();
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(4 * 1024 * 1024);
   });
 });
