@@ -41,8 +41,10 @@ export function createVoice(streams: {
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
   readonly env: NodeJS.ProcessEnv;
+  /** The program's name, before each complaint. Default: sallyport */
+  readonly name?: string;
 }): Voice {
-  const { stdout, stderr, env } = streams;
+  const { stdout, stderr, env, name = 'sallyport' } = streams;
   const mayPaint = (env['NO_COLOR'] ?? '') === '';
   const paintOut = painter(mayPaint && stdout.isTTY === true);
   const paintErr = painter(mayPaint && stderr.isTTY === true);
@@ -54,7 +56,7 @@ export function createVoice(streams: {
     table: (rows, head) => void stdout.write(`${drawTable(rows, head, paintOut)}\n`),
     say: (text, tone) => void stderr.write(`${paintErr(showUnseen(text), tone)}\n`),
     complain: (text) => {
-      for (const line of text.split('\n')) stderr.write(`${paintErr('sallyport:', 'bad')} ${showUnseen(line)}\n`);
+      for (const line of text.split('\n')) stderr.write(`${paintErr(`${name}:`, 'bad')} ${showUnseen(line)}\n`);
     },
   };
 }

@@ -75,7 +75,7 @@ function reportUnavailable(config: Config, findings: Findings): void {
     findings.problem(['upstream', 'proxy'], 'upstream.proxy is not available in this version; remove it or write null');
   }
   if (JSON.stringify(config.store) !== JSON.stringify(STANDARD_STORE)) {
-    findings.problem(['store'], 'store is not available in this version; remove it');
+    findings.warn(['store'], 'nothing is stored in this version; credentials come from the config');
   }
 }
 

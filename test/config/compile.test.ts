@@ -362,8 +362,6 @@ describe('a problem', () => {
       'upstream: { proxy: "http://u:hunter2@proxy.example:3128" }',
       ['upstream.proxy: upstream.proxy is not available in this version; remove it or write null'],
     ],
-    ['a store', 'store: { uri: "redis://u:hunter2@cache" }', ['store: store is not available in this version; remove it']],
-    ['a key of a store', 'store: { key: { env: STORE_KEY } }', ['store: store is not available in this version; remove it']],
     [
       'a missing root',
       'upstream: { ca: [none.pem] }',
