@@ -101,3 +101,19 @@ export function isFieldName(text: string): boolean {
 export function isFieldValue(text: string): boolean {
   return VALUE.test(text);
 }
+
+// Many upstreams act on these in place of the request line, so a rule that names methods or paths hears them too.
+const OVERRIDES: Readonly<Record<'method' | 'path', ReadonlySet<string>>> = {
+  method: new Set(['x-http-method-override', 'x-http-method', 'x-method-override']),
+  path: new Set(['x-original-url', 'x-original-uri', 'x-rewrite-url']),
+};
+
+/** What fields ask for in place of the request line's method or path, trimmed and in upper case. */
+export function overrides(fields: HeaderFields, of: 'method' | 'path'): string[] {
+  const names = OVERRIDES[of];
+  const values: string[] = [];
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    if (names.has(looseName(fields[i] as string))) values.push((fields[i + 1] as string).trim().toUpperCase());
+  }
+  return values;
+}

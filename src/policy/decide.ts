@@ -2,8 +2,7 @@
 // It must never await, look at a clock or at anything from the wire but the Intent, and it never asks a wider rule once one owns the host.
 import { Refusal } from '../exchange/codes.ts';
 import type { Code } from '../exchange/codes.ts';
-import { looseName } from '../exchange/header-fields.ts';
-import type { HeaderFields } from '../exchange/header-fields.ts';
+import { overrides } from '../exchange/header-fields.ts';
 import type { Rule } from '../exchange/rule.ts';
 import { makePermit } from '../exchange/stages.ts';
 import type { Arrival, Intent, Permit, Sandbox, Scheme } from '../exchange/stages.ts';
@@ -77,25 +76,13 @@ function requestMisfit(rule: Rule, intent: Intent): Misfit | undefined {
   }
   const { methods, paths } = rule;
   if (methods !== undefined) {
-    const refused = [arrival.method, ...overrides(arrival.fields, METHOD_OVERRIDES)].find((method) => !methods.has(method));
+    const refused = [arrival.method, ...overrides(arrival.fields, 'method')].find((method) => !methods.has(method));
     if (refused !== undefined)
       return { code: 'method_denied', detail: `the rule for ${host} does not allow the method ${refused}` };
   }
   if (paths === undefined) return undefined;
-  const elsewhere = overrides(arrival.fields, PATH_OVERRIDES).length > 0;
+  const elsewhere = overrides(arrival.fields, 'path').length > 0;
   if (!elsewhere && paths.some((pattern) => pattern.matches(path))) return undefined;
   const subject = elsewhere ? 'a field that asks for another path' : 'this path';
   return { code: 'path_denied', detail: `the rule for ${host} does not allow ${subject}` };
-}
-
-// Many upstreams act on these in place of the request line, so a rule that names methods or paths hears them too.
-const METHOD_OVERRIDES: ReadonlySet<string> = new Set(['x-http-method-override', 'x-http-method', 'x-method-override']);
-const PATH_OVERRIDES: ReadonlySet<string> = new Set(['x-original-url', 'x-original-uri', 'x-rewrite-url']);
-
-function overrides(fields: HeaderFields, names: ReadonlySet<string>): string[] {
-  const values: string[] = [];
-  for (let i = 0; i + 1 < fields.length; i += 2) {
-    if (names.has(looseName(fields[i] as string))) values.push((fields[i + 1] as string).trim().toUpperCase());
-  }
-  return values;
 }

@@ -3,6 +3,7 @@
 import { CODES } from '../exchange/codes.ts';
 import type { Code } from '../exchange/codes.ts';
 import type { Host } from '../exchange/authority.ts';
+import { overrides } from '../exchange/header-fields.ts';
 import type { Intent } from '../exchange/stages.ts';
 import type { Decision, Outcome } from '../exchange/trace.ts';
 import { ownCopy } from '../foundation/own-copy.ts';
@@ -123,8 +124,12 @@ function suggest(intent: Intent, reason: Code, { rule, address }: Grounds): Sugg
     case 'port_denied':
       return { domain, ports: [port] };
     case 'method_denied':
+      // A field asked for another method: the one on the request line is not what was refused.
+      if (overrides(intent.arrival.fields, 'method').some((method) => method !== intent.arrival.method)) return undefined;
       return /^[A-Z-]{1,32}$/.test(intent.arrival.method) ? { domain, ...ports, methods: [intent.arrival.method] } : undefined;
     case 'path_denied':
+      // No pattern opens a path that a field asks for.
+      if (overrides(intent.arrival.fields, 'path').length > 0) return undefined;
       return showWire(intent.path, 1024) === intent.path ? { domain, ...ports, paths: [literalPattern(intent.path)] } : undefined;
     case 'address_denied':
       return address === undefined

@@ -257,7 +257,9 @@ describe('createAuditText', () => {
     const collect = runInNewContext('gc') as () => void;
     const write = (round: number): void => {
       for (let i = 0; i < 1000; i += 1) {
-        const target = Buffer.from(`http://host-${round}-${i}.long-enough.test/a/path/that/is/cut?${'a'.repeat(16_000)}`).toString('latin1');
+        const target = Buffer.from(
+          `http://host-${round}-${i}.long-enough.test/a/path/that/is/cut?${'a'.repeat(16_000)}`,
+        ).toString('latin1');
         const [authority = ''] = target.slice(7).split('/');
         const path = target.slice(target.indexOf('/', 7), target.indexOf('?'));
         auditText(auditLine(outcome({ authority: `${authority}:80`, path })));

@@ -47,6 +47,21 @@ describe('the suggestion of a denial', () => {
       suggestion: { domain: 'api.github.com', methods: ['DELETE'] },
     },
     {
+      name: 'no method where a field asked for another one',
+      wanted: refused('method_denied', { method: 'POST', fields: ['X-HTTP-Method-Override', 'DELETE'] }, 'api.github.com'),
+      suggestion: null,
+    },
+    {
+      name: 'a method that a field asks for too',
+      wanted: refused('method_denied', { method: 'DELETE', fields: ['X_HTTP_Method', 'delete'] }, 'api.github.com'),
+      suggestion: { domain: 'api.github.com', methods: ['DELETE'] },
+    },
+    {
+      name: 'no path where a field asked for another one',
+      wanted: refused('path_denied', { path: '/open', fields: ['X-Original-URL', '/secret'] }, 'api.github.com'),
+      suggestion: null,
+    },
+    {
       name: 'no method that is not a plain one',
       wanted: refused('method_denied', { method: 'x"' }, 'a.example'),
       suggestion: null,
