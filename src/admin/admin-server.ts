@@ -3,6 +3,7 @@
 import { fastify } from 'fastify';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Socket } from 'node:net';
+import { logAcceptTrouble } from '../foundation/accept-trouble.ts';
 import type { Logger } from '../foundation/logger.ts';
 import { stackFrames } from '../foundation/stack-frames.ts';
 import { showWire } from '../foundation/visible-text.ts';
@@ -59,6 +60,8 @@ export async function startAdmin(options: AdminOptions): Promise<AdminServer> {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
     throw new Error(`cannot open the admin listener on "${host}:${port}" (${code}); free the port or change admin.listen`);
   });
+  // Fastify's own listener was there for the binding alone.
+  app.server.on('error', logAcceptTrouble(log, 'admin'));
   const bound = app.server.address();
   if (bound === null || typeof bound === 'string') throw new Error('internal error: the admin listener has no address');
   return { address: { host: bound.address, port: bound.port }, close: () => app.close() };
