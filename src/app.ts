@@ -39,6 +39,7 @@ import { createDenials } from './record/denials.ts';
 import { createLedger } from './record/ledger.ts';
 import { createMetrics } from './record/metrics.ts';
 import type { Metrics } from './record/metrics.ts';
+import { UnderWay } from './record/under-way.ts';
 import { replyFields, replyTrailers } from './reply/reply-fields.ts';
 import { writeRefusal } from './reply/write-refusal.ts';
 import { Lanes } from './upstream/lanes.ts';
@@ -131,7 +132,9 @@ async function openDoors(rooms: Rooms): Promise<App> {
   const { token, warning } = await openAdminToken(config.admin.token.file);
   if (warning !== undefined) log.warn(warning);
   const audit = await openAuditSink(config.audit.path, log);
+  const underWay = new UnderWay();
   undo.push(() => audit.close());
+  undo.push(() => underWay.settle(log));
 
   const listeners: Listener[] = [];
   const guard = createGuard({ listeners: () => listeners });
@@ -141,7 +144,12 @@ async function openDoors(rooms: Rooms): Promise<App> {
   });
   const ledger = createLedger({ audit, metrics, denials, log });
   const leaves = createLeafCache({ authority, max: LEAVES, onMint: () => metrics.minted(), onHit: () => metrics.leafHit() });
-  const egress = createEgress(buildSteps(rooms, guard, ledger));
+  const record = (outcome: Outcome): void => {
+    ledger(outcome);
+    rooms.onOutcome?.(outcome);
+    underWay.recorded(outcome);
+  };
+  const egress = underWay.watch(createEgress(buildSteps(rooms, guard, record)));
   const door = new Http1Door({ egress, contextFor: (host) => leaves.contextFor(host), limits: live.current().snapshot.limits });
   const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
   const ask = (question: Question): Explanation => explain(question, { snapshot: live.current().snapshot, findRoute });
@@ -205,7 +213,10 @@ function appOver(
   };
 }
 
-/** Last opened, first closed: the door, once it has drained; the upstream connections; the admin listener; the audit log; the config. */
+/**
+ * Last opened, first closed: the door, once it has drained; the upstream connections; the admin listener; the audit log, once the last
+ * exchange has its line; the config.
+ */
 async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
   for (const close of [...undo].reverse()) await close();
 }
@@ -213,8 +224,8 @@ async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
 /** What comes in on a connection that is still open when everything else is under way to its end. */
 const SHUTTING_DOWN = new Refusal('shutting_down', 'this proxy is shutting down and takes no further request');
 
-function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => void): Steps {
-  const { live, lanes, metrics, stage, onOutcome } = rooms;
+function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => void): Steps {
+  const { live, lanes, metrics, stage } = rooms;
   const resolver = rooms.resolver ?? systemResolver();
   const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
@@ -230,13 +241,6 @@ function buildSteps(rooms: Rooms, guard: Guard, ledger: (outcome: Outcome) => vo
     onOpen: () => metrics.connectionOpened('upstream'),
     onClose: () => metrics.connectionClosed('upstream'),
   });
-  const record =
-    onOutcome === undefined
-      ? ledger
-      : (outcome: Outcome) => {
-          ledger(outcome);
-          onOutcome(outcome);
-        };
   return {
     snapshot: () => live.current().snapshot,
     readIntent: (arrival, limits) => (stage.phase === 'shutting down' ? SHUTTING_DOWN : readIntent(arrival, limits)),
@@ -277,7 +281,7 @@ function trustFrom(live: LiveConfig, everywhere: readonly string[]): () => Upstr
   };
 }
 
-function openProxy({ live, metrics }: Rooms, door: Http1Door): Promise<ProxyListener> {
+function openProxy({ live, metrics, log }: Rooms, door: Http1Door): Promise<ProxyListener> {
   const { host, port } = live.current().config.listen.proxy;
   return listenProxy({
     door,
@@ -286,6 +290,7 @@ function openProxy({ live, metrics }: Rooms, door: Http1Door): Promise<ProxyList
     maxConnections: () => live.current().snapshot.limits.connections,
     onOpen: () => metrics.connectionOpened('sandbox'),
     onClose: () => metrics.connectionClosed('sandbox'),
+    log,
   });
 }
 

@@ -2,13 +2,15 @@
 // It must never close an exchange that is under way before the drain time is over.
 import type { AddressInfo, Socket } from 'node:net';
 import { Refusal } from '../exchange/codes.ts';
+import { logAcceptTrouble } from '../foundation/accept-trouble.ts';
+import type { Logger } from '../foundation/logger.ts';
 import type { Http1Door } from './http1-door.ts';
 
 /** A listening port. */
 export interface ProxyListener {
   readonly host: string;
   readonly port: number;
-  /** Stops accepting, waits for what is under way up to `drainMs`, then closes everything. */
+  /** Stops accepting, waits for what is under way up to `drainMs`, then cuts everything. Resolves when all of it is closed. */
   close(drainMs: number): Promise<void>;
 }
 
@@ -20,10 +22,13 @@ export interface ProxyListenerOptions {
   readonly maxConnections: () => number;
   readonly onOpen: () => void;
   readonly onClose: () => void;
+  readonly log: Logger;
 }
 
 /** How often a draining listener looks for connections that have fallen idle, in `ms`. */
 const DRAIN_STEP_MS = 50;
+/** How long sockets that were cut may take to close, in `ms`: what is written down at their close must not come too late */
+const CLOSE_MS = 2000;
 
 /** Binds the port. Rejects with the system's error where it cannot be had. */
 export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyListener> {
@@ -45,7 +50,7 @@ export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyL
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen({ host: options.host, port: options.port, exclusive: false }, () => {
-      server.off('error', reject);
+      server.off('error', reject).on('error', logAcceptTrouble(options.log, 'proxy'));
       resolve();
     });
   });
@@ -59,8 +64,9 @@ export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyL
       const step = setInterval(() => {
         server.closeIdleConnections();
         if (open.size > 0 && performance.now() < deadline) return;
-        clearInterval(step);
         for (const socket of open) socket.destroy();
+        if (open.size > 0 && performance.now() < deadline + CLOSE_MS) return;
+        clearInterval(step);
         resolve();
       }, DRAIN_STEP_MS);
     });

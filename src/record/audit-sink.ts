@@ -16,7 +16,7 @@ export interface AuditSink {
   flush(): Promise<void>;
   /** Opens the path anew, for log rotation; keeps the old file where the new one cannot be opened. Never rejects. */
   reopen(): Promise<void>;
-  /** Writes what is left, within two seconds, and closes. Never rejects. */
+  /** Writes what is left, within two seconds, closes, and tells the operator how many lines were lost. Never rejects. */
   close(): Promise<void>;
   /** Lines that could not be kept */
   readonly lost: number;
@@ -87,7 +87,9 @@ function sinkOver(destination: Destination, path: string, log: Logger | undefine
     },
     close: () => {
       if (closing === undefined) batch.handOver();
-      return (closing ??= closed(destination, state));
+      return (closing ??= closed(destination, state).then(() => {
+        if (state.lost > 0) log?.error('lines of the audit log were lost', { path, lost: state.lost });
+      }));
     },
     get lost() {
       return state.lost;

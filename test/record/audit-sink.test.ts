@@ -37,6 +37,7 @@ describe('openAuditSink', () => {
     await sink.close();
     expect(await readFile(path, 'utf8')).toBe(text + text);
     expect((await stat(path)).mode & 0o777).toBe(0o600);
+    expect(logged).toEqual([]);
   });
 
   it('appends to what is there', async () => {
@@ -132,6 +133,7 @@ describe('an audit sink that cannot write', () => {
     await sink.close();
     expect(logged.filter((each) => each.includes('cannot be written'))).toHaveLength(1);
     expect(logged.join('')).toContain('ENOSPC');
+    expect(JSON.parse(logged.at(-1) ?? '')).toMatchObject({ message: 'lines of the audit log were lost', lost: sink.lost });
   });
 
   it('survives a pipe whose reader has gone', async () => {

@@ -1,5 +1,8 @@
 // The operator's window on a whole house: refusals that say truthfully how they would be allowed, and a listener that lets monitors in,
 // asks everyone else for the token, and is nothing that a sandbox or a web page could reach (invariants 3 and 8).
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type http from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
@@ -177,4 +180,41 @@ describe('the admin listener of a house', () => {
       await open.stop();
     }
   });
+});
+
+describe('a listener that cannot take a connection up', () => {
+  it.each([
+    { listener: 'proxy', portOf: (house: House) => house.port },
+    { listener: 'admin', portOf: (house: House) => house.adminPort },
+  ])('stays open and says so, once for a flood of them: $listener', async ({ listener, portOf }) => {
+    const house = await openHouse([]);
+    try {
+      const port = portOf(house);
+      const server = await serverOf(port);
+      const trouble = Object.assign(new Error('accept ENOBUFS'), { code: 'ENOBUFS' });
+      for (let i = 0; i < 10; i += 1) server.emit('error', trouble);
+      const said = house.logged.filter((line) => line.includes('could not be taken up'));
+      expect(said).toEqual([`error a connection could not be taken up {"listener":"${listener}","cause":"ENOBUFS"}`]);
+      expect((await anything(port)).status).toBeGreaterThan(0);
+    } finally {
+      await house.stop();
+    }
+  });
+
+  const anything = (port: number): ReturnType<typeof sendRaw> =>
+    sendRaw(port, `GET http://denied.test/ HTTP/1.1\r\nHost: denied.test\r\n\r\n`);
+
+  /** The server behind a port of this process, as Node's own diagnostics name it. */
+  async function serverOf(port: number): Promise<http.Server> {
+    let found: http.Server | undefined;
+    const look = (message: unknown): void => {
+      const { server } = message as { readonly server: http.Server };
+      if ((server.address() as AddressInfo | null)?.port === port) found = server;
+    };
+    subscribe('http.server.request.start', look);
+    await anything(port);
+    unsubscribe('http.server.request.start', look);
+    if (found === undefined) throw new Error(`no server of this process listens on ${port}`);
+    return found;
+  }
 });
