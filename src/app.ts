@@ -1,6 +1,5 @@
 // The composition root: builds the rooms, hands each what it needs of its neighbours, starts them, and lets them go in order.
 // Everything that exists is named here in plain sight; no room finds another one by itself. Nothing here decides about a request.
-import { readFileSync } from 'node:fs';
 import { openAdminToken } from './admin/admin-token.ts';
 import { startAdmin } from './admin/admin-server.ts';
 import type { AdminServer } from './admin/admin-server.ts';
@@ -10,7 +9,6 @@ import { createLeafCache } from './certificates/leaf-cache.ts';
 import { bundlePath } from './certificates/public-folder.ts';
 import { openLiveConfig } from './config/live-config.ts';
 import type { LiveConfig, ReloadResult } from './config/live-config.ts';
-import type { Compiled } from './config/compile.ts';
 import { createAttach, resolveDeclared } from './credentials/attach.ts';
 import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
@@ -43,9 +41,9 @@ import { UnderWay } from './record/under-way.ts';
 import { replyFields, replyTrailers } from './reply/reply-fields.ts';
 import { writeRefusal } from './reply/write-refusal.ts';
 import { Lanes } from './upstream/lanes.ts';
-import { createTrust } from './upstream/secure.ts';
 import type { UpstreamTrust } from './upstream/secure.ts';
 import { createSend } from './upstream/send.ts';
+import { createTrustOver, rootsOfTheMachine } from './upstream/trust.ts';
 
 /** What starting needs. */
 export interface AppOptions {
@@ -236,7 +234,7 @@ function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => vo
     findAnew: createFindRoute({ resolver, guard, warm: () => false }),
     dial: createDial({ guard }),
     lanes,
-    trust: trustFrom(live, rootsOfTheMachine(rooms)),
+    trust: trustOf(rooms),
     convert: { fields: replyFields, trailers: replyTrailers },
     onOpen: () => metrics.connectionOpened('upstream'),
     onClose: () => metrics.connectionClosed('upstream'),
@@ -254,31 +252,12 @@ function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => vo
   };
 }
 
-/** Node drops NODE_EXTRA_CA_CERTS where roots are named one by one; an operator who set it means it for upstreams too. */
-function rootsOfTheMachine({ env = process.env, log }: Rooms): readonly string[] {
-  const path = env['NODE_EXTRA_CA_CERTS'];
-  if (path === undefined || path === '') return [];
-  try {
-    return [readFileSync(path, 'utf8')];
-  } catch {
-    log.warn(`NODE_EXTRA_CA_CERTS names a file that cannot be read: "${path}"; its roots are not trusted`);
-    return [];
-  }
-}
-
-/** The upstream trust of the live configuration, built anew only when its roots have changed. */
-function trustFrom(live: LiveConfig, everywhere: readonly string[]): () => UpstreamTrust {
-  const build = ({ upstreamCa }: Compiled): UpstreamTrust =>
-    createTrust(upstreamCa.length === 0 ? [] : [...upstreamCa, ...everywhere]);
-  let from: Compiled = live.current();
-  let trust = build(from);
-  return () => {
-    const now = live.current();
-    if (now === from) return trust;
-    if (now.upstreamCa.join() !== from.upstreamCa.join()) trust = build(now);
-    from = now;
-    return trust;
-  };
+/** Built now and not with the first request, which would wait for it. */
+function trustOf({ live, env = process.env, log }: Rooms): () => UpstreamTrust {
+  const machine = rootsOfTheMachine(env, (message) => log.warn(message));
+  const trust = createTrustOver(() => live.current().upstreamCa, machine);
+  trust();
+  return trust;
 }
 
 function openProxy({ live, metrics, log }: Rooms, door: Http1Door): Promise<ProxyListener> {

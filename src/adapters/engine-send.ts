@@ -34,7 +34,9 @@ export async function openRoad(
   trace.address = parseAddress(socket.remoteAddress ?? '');
   const { authority, scheme } = route.permit.intent;
   if (scheme !== 'https') return socket;
-  const secured = await secure(socket, { authority, lane: route.lane, trust: road.trust(), deadlineMs: limits.connectMs });
+  // one deadline for both: what the connect took is gone
+  const deadlineMs = Math.max(1, limits.connectMs - trace.connectMs);
+  const secured = await secure(socket, { authority, lane: route.lane, trust: road.trust(), deadlineMs });
   trace.tlsMs = performance.now() - begun - trace.connectMs;
   return secured;
 }

@@ -39,8 +39,7 @@ import type { Resolver } from '../network/resolver.ts';
 import { decide } from '../policy/decide.ts';
 import { identify } from '../policy/identify.ts';
 import { writeRefusal } from '../reply/write-refusal.ts';
-import { createTrust } from '../upstream/secure.ts';
-import type { UpstreamTrust } from '../upstream/secure.ts';
+import { createTrustOver, rootsOfTheMachine } from '../upstream/trust.ts';
 import { ConnectReply, RequestReply, WebSocketReply } from './engine-reply.ts';
 import { engineSend } from './engine-send.ts';
 import type { Road } from './engine-send.ts';
@@ -61,6 +60,8 @@ export interface SallyportOptions {
   readonly record: (outcome: Outcome) => void;
   /** Default: the system's resolver */
   readonly resolver?: Resolver;
+  /** Default: the environment of the process. NODE_EXTRA_CA_CERTS names roots that are trusted beside those of `upstream.ca` */
+  readonly env?: NodeJS.ProcessEnv;
   /** Further listeners that nothing may reach through the door, such as an admin port. The engine's own are known */
   readonly listeners?: () => readonly Listener[];
 }
@@ -124,7 +125,7 @@ class House {
   readonly #ports = new Set<number>();
   #engine: Engine | undefined = undefined;
 
-  constructor({ compiled, record, resolver = systemResolver(), listeners = () => [] }: SallyportOptions) {
+  constructor({ compiled, record, resolver = systemResolver(), env = process.env, listeners = () => [] }: SallyportOptions) {
     const guard = createGuard({ listeners: () => [...listeners(), ...this.#ownListeners()] });
     this.#steps = {
       snapshot: () => compiled().snapshot,
@@ -135,7 +136,8 @@ class House {
       attachCredentials: createAttach({ resolve: resolveDeclared }),
       record,
     };
-    this.#road = { dial: createDial({ guard }), trust: trustFrom(compiled) };
+    const machine = rootsOfTheMachine(env, (message) => process.emitWarning(message));
+    this.#road = { dial: createDial({ guard }), trust: createTrustOver(() => compiled().upstreamCa, machine) };
     diagnostics.subscribe(REQUEST_START, this.#remember);
   }
 
@@ -270,16 +272,4 @@ class House {
 function announcesBody(fields: readonly string[]): boolean {
   if (fieldValue(fields, 'transfer-encoding') !== undefined) return true;
   return (fieldValue(fields, 'content-length') ?? '0') !== '0';
-}
-
-/** Trust built from the config in force, once for each. */
-function trustFrom(compiled: () => Compiled): () => UpstreamTrust {
-  let from: Compiled | undefined;
-  let trust: UpstreamTrust | undefined;
-  return () => {
-    const now = compiled();
-    if (trust === undefined || now !== from) trust = createTrust(now.upstreamCa);
-    from = now;
-    return trust;
-  };
 }

@@ -189,6 +189,24 @@ describe('the loose ends', () => {
     expect(got.body).not.toMatch(/HPE_|ECONN|Error:/);
   });
 
+  it('trusts the roots that the machine names beside those of upstream.ca', async () => {
+    const machine = await openOutside();
+    const upstream = await startUpstream({ tls: machine });
+    const path = join(folder, 'machine.json');
+    const allowlist = [{ domain: 'api.test', ports: [upstream.port], addresses: LOOPBACK }];
+    await writeFile(path, JSON.stringify({ upstream: { ca: [outside.caPath] }, network: { allowlist } }));
+    const names = { 'api.test': ['127.0.0.1'] };
+    for (const [env, status] of [
+      [{}, 502],
+      [{ NODE_EXTRA_CA_CERTS: machine.caPath }, 200],
+    ] as const) {
+      const other = await startMitmHouse(path, { names, env });
+      expect((await ask(other, `https://api.test:${upstream.port}/`)).status).toBe(status);
+      await other.stop();
+    }
+    await Promise.all([upstream.close(), machine.close()]);
+  });
+
   it('answers 504 for an upstream that stays silent', async () => {
     script = '';
     const got = await ask(mitm, url());

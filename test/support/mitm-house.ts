@@ -27,7 +27,10 @@ export interface MitmHouse {
 }
 
 /** Starts the engine over a config file. */
-export async function startMitmHouse(configPath: string, options: { readonly names?: Names } = {}): Promise<MitmHouse> {
+export async function startMitmHouse(
+  configPath: string,
+  options: { readonly names?: Names; readonly env?: NodeJS.ProcessEnv } = {},
+): Promise<MitmHouse> {
   const folder = await mkdtemp(join(tmpdir(), 'mitm-house-'));
   const load = async () => {
     const loaded = await loadConfig(configPath, { env: {} });
@@ -38,9 +41,10 @@ export async function startMitmHouse(configPath: string, options: { readonly nam
   const outcomes: Outcome[] = [];
   const waiting = new Set<() => void>();
   const resolved: string[] = [];
-  const { names = {} } = options;
+  const { names = {}, env = {} } = options;
   const module = sallyport({
     compiled: () => compiled,
+    env,
     record: (outcome) => {
       outcomes.push(outcome);
       for (const look of waiting) look();
