@@ -105,7 +105,8 @@ function openTunnel(target: Target, proxy: ProxyAddress, { trust, keep }: Way): 
       path: authority,
       headers: { host: authority, ...(proxy.authorization === undefined ? {} : { 'proxy-authorization': proxy.authorization }) },
       agent: false,
-      ...(proxy.isTls ? trust : {}),
+      // Named, because Node would take the name for the handshake from the Host field, which is that of the endpoint.
+      ...(proxy.isTls ? { ...trust, servername: serverName(proxy.hostname) } : {}),
     });
     request.once('socket', (socket) => keep(socket));
     const limit = setTimeout(() => request.destroy(coded('ETIMEDOUT')), PHASE_MS);
@@ -132,10 +133,7 @@ function openTunnel(target: Target, proxy: ProxyAddress, { trust, keep }: Way): 
 
 function secure(road: net.Socket, { host }: Target, { trust, keep }: Way): Promise<net.Socket> {
   return new Promise((resolve, reject) => {
-    // `host` is what the certificate is compared with where the target is an address and no name is sent.
-    const socket = keep(
-      tls.connect({ ...trust, socket: road, host, servername: net.isIP(host) === 0 ? host : '', ALPNProtocols: ['http/1.1'] }),
-    );
+    const socket = keep(tls.connect({ ...trust, socket: road, host, servername: serverName(host), ALPNProtocols: ['http/1.1'] }));
     const limit = setTimeout(() => socket.destroy(coded('ETIMEDOUT')), PHASE_MS);
     socket.once('secureConnect', () => {
       clearTimeout(limit);
@@ -144,6 +142,11 @@ function secure(road: net.Socket, { host }: Target, { trust, keep }: Way): Promi
     socket.once('close', () => clearTimeout(limit));
     rejectOnEnd(socket, (code) => reject(connectError(handshakeFailure('the endpoint', code))));
   });
+}
+
+/** Addresses are not sent as names (RFC 6066 section 3); the certificate is compared with the host then. */
+function serverName(host: string): string {
+  return net.isIP(host) === 0 ? host : '';
 }
 
 function rejectOnEnd(socket: net.Socket, reject: (code: string) => void): void {

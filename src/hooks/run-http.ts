@@ -202,7 +202,9 @@ class HttpRun implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(): void {
-    this.#settle(undefined);
+    clearTimeout(this.#deadline);
+    // Undici takes the connection back a round later, and a run that came at once would open another one.
+    setImmediate(() => setImmediate(() => this.#settle(undefined)));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
