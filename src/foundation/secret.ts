@@ -10,7 +10,10 @@ export class Secret {
     this.#text = text;
   }
 
-  /** The text itself. Callers: the injection that puts it on the wire, and nothing that writes to a log or a reply. */
+  /**
+   * The text itself, for what puts it on the wire, composes or compares secrets, or hands a sandbox its own token. Who may call it stands
+   * in test/architecture.test.ts; nothing that writes to a log or a reply does.
+   */
   reveal(): string {
     return this.#text;
   }

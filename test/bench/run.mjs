@@ -97,6 +97,13 @@ try {
     const costs = runners.map(({ name, cpu }) => `${name} ${cpu.at(-1).toFixed(1)}`).join(', ');
     say(`round ${round} of ${rounds}: ${costs} us of CPU a request`);
   }
+  // A proxy that forgot the header would be quicker.
+  upstream.send({});
+  const { requests: seen, credentialed } = await message(upstream);
+  const proxied = runners.length * (warmup + rounds * requests);
+  if (credentialed !== proxied || seen !== proxied + requests) {
+    throw new Error(`of ${proxied} requests through the proxies ${credentialed} bore the header; ${seen} came in all`);
+  }
   const least = (values) => Math.min(...values);
   const ours = least(runners[0].cpu);
   const rows = runners.map((runner) => ({

@@ -1,11 +1,11 @@
 // Sallyport as it is shipped: the built start command with audit and metrics on.
 import { spawn } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export const name = 'sallyport';
 
-export async function start({ folder, upstreamPort, outsideCa, pin, extraRules = 0 }) {
+export async function start({ folder, upstreamPort, outsideCa, pin }) {
   const config = {
     listen: { proxy: '127.0.0.1:0' },
     admin: { listen: '127.0.0.1:0', token: { file: join(folder, 'admin-token') } },
@@ -14,10 +14,7 @@ export async function start({ folder, upstreamPort, outsideCa, pin, extraRules =
     upstream: { ca: [outsideCa] },
     credentials: { bench: { type: 'bearer_token', token: { env: 'BENCH_TOKEN' } } },
     network: {
-      allowlist: [
-        ...Array.from({ length: extraRules }, (_, i) => ({ domain: `host-${i}.example.com` })),
-        { domain: 'localhost', credential: 'bench', ports: [upstreamPort], addresses: ['127.0.0.0/8', '::1'] },
-      ],
+      allowlist: [{ domain: 'localhost', credential: 'bench', ports: [upstreamPort], addresses: ['127.0.0.0/8', '::1'] }],
     },
   };
   const file = join(folder, 'sallyport.json');
@@ -37,11 +34,5 @@ export async function start({ folder, upstreamPort, outsideCa, pin, extraRules =
     });
     child.once('exit', () => reject(new Error(`sallyport did not start: ${said}`)));
   });
-  return {
-    child,
-    port,
-    ca: join(folder, 'public/ca.pem'),
-    said: () => said,
-    lines: () => readFileSync(join(folder, 'audit.ndjson'), 'utf8').split('\n').length - 1,
-  };
+  return { child, port, ca: join(folder, 'public/ca.pem') };
 }
