@@ -32,7 +32,7 @@ const LONGEST_MS = 2 ** 31 - 1;
 /**
  * Runs the command. Never rejects; resolves at the latest at the deadline + 750 ms, whatever the command or its children do.
  *
- * `/bin/sh -c` or `bash -c` (no login, not interactive), or without a shell where the handler has `args`. The deadline counts from the moment
+ * `/bin/sh -c` or `bash --norc -c` (no login, not interactive, no profile), or without a shell where the handler has `args`. The deadline counts from the moment
  * the process was there (fault M14). At the deadline the whole group gets SIGTERM, and 500 ms later SIGKILL. Once the command has ended its
  * pipes get 250 ms to close; then they are closed from our side, and what is left of its group is killed. A process that has called setsid has
  * left the group: it is not waited for and not killed.
@@ -186,7 +186,8 @@ class CommandRun {
 
 function commandLine(handler: CommandHandler): [program: string, args: readonly string[]] {
   if (handler.args !== undefined) return [handler.command, handler.args];
-  return [handler.shell === 'bash' ? 'bash' : '/bin/sh', ['-c', handler.command]];
+  // Its stdin is a socket, which bash takes for a login from afar and reads ~/.bashrc (fault M09).
+  return handler.shell === 'bash' ? ['bash', ['--norc', '-c', handler.command]] : ['/bin/sh', ['-c', handler.command]];
 }
 
 /** Node names the program where it is the folder that is not there, so the folder is looked at. */
