@@ -1,18 +1,16 @@
 // The `credentials` of the config to the fields that they put on.
 // A secret that is not there makes its credential unavailable, and requests that need it are refused; one that could split a
 // request is a problem that names the credential and never the value (fault E08).
-import type { TransformField } from '../exchange/rule.ts';
+import type { Resolution } from '../exchange/snapshot.ts';
 import type { Secret } from '../foundation/secret.ts';
-import { composeSecret } from '../credentials/secret-source.ts';
+import { fieldsOf } from '../credentials/credential.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
 import type { CredentialEntry } from './credential-schema.ts';
 import type { Findings, KeyPath } from './problem.ts';
 import type { SourceReader } from './source-reader.ts';
 
 /** A credential of the config: what it puts on, or why it cannot. */
-export type CompiledCredential =
-  | { readonly id: string; readonly type: CredentialEntry['type']; readonly fields: readonly TransformField[] }
-  | { readonly id: string; readonly type: CredentialEntry['type']; readonly unavailable: string };
+export type CompiledCredential = Resolution & { readonly id: string; readonly type: CredentialEntry['type'] };
 
 /** What compiling credentials needs beside them. */
 export interface CredentialContext {
@@ -27,11 +25,14 @@ export async function compileCredentials(
 ): Promise<ReadonlyMap<string, CompiledCredential>> {
   const compiled = new Map<string, CompiledCredential>();
   for (const [id, entry] of Object.entries(entries)) {
-    const made = await new CredentialReader(id, context).fields(entry);
-    if (typeof made === 'string') {
-      context.findings.warn(['credentials', id], `credential "${id}" is unavailable and its requests are refused: ${made}`);
-      compiled.set(id, { id, type: entry.type, unavailable: made });
-    } else compiled.set(id, { id, type: entry.type, fields: made });
+    const made = await new CredentialReader(id, context).resolution(entry);
+    if ('unavailable' in made) {
+      context.findings.warn(
+        ['credentials', id],
+        `credential "${id}" is unavailable and its requests are refused: ${made.unavailable}`,
+      );
+    }
+    compiled.set(id, { id, type: entry.type, ...made });
   }
   return compiled;
 }
@@ -46,47 +47,41 @@ class CredentialReader {
     this.#context = context;
   }
 
-  /** The fields, or why there are none. */
-  async fields(entry: CredentialEntry): Promise<readonly TransformField[] | string> {
+  /** What the credential comes to with its sources read. */
+  async resolution(entry: CredentialEntry): Promise<Resolution> {
     switch (entry.type) {
       case 'bearer_token': {
-        const token = await this.#secrets([[entry.token, ['token']]]);
-        if (typeof token === 'string') return token;
-        const value = composeSecret(token, (text = '') => (entry.prefix === '' ? text : `${entry.prefix} ${text}`));
-        if (value === undefined) throw new Error('internal error: a bearer token was composed to nothing');
-        return [{ name: entry.header_name, value }];
+        const read = await this.#secrets([[entry.token, ['token']]]);
+        return 'missing' in read ? { unavailable: read.missing } : fieldsOf({ ...entry, token: read.secrets[0] });
       }
       case 'basic': {
-        const pair = await this.#secrets([
+        const read = await this.#secrets([
           [entry.username, ['username']],
           [entry.password, ['password']],
         ]);
-        return typeof pair === 'string' ? pair : this.#basic(pair);
+        if ('missing' in read) return { unavailable: read.missing };
+        const [username, password] = read.secrets;
+        const made = fieldsOf({ type: 'basic', username, password });
+        // A user name that Basic cannot carry is a slip in the config, and no secret that is away.
+        if ('unavailable' in made) this.#problem(['username'], made.unavailable);
+        return made;
       }
       case 'header': {
-        const headers = Object.entries(entry.headers);
-        const values = await this.#secrets(headers.map(([name, source]) => [source, ['headers', name]]));
-        if (typeof values === 'string') return values;
-        return headers.flatMap(([name], index) => {
-          const value = values[index];
-          return value === undefined ? [] : [{ name, value }];
-        });
+        const names = Object.keys(entry.headers);
+        const read = await this.#secrets(
+          Object.entries(entry.headers).map(([name, source]) => [source, ['headers', name]] as const),
+        );
+        if ('missing' in read) return { unavailable: read.missing };
+        const headers = Object.fromEntries(read.secrets.map((secret, index) => [names[index] ?? '', secret]));
+        return fieldsOf({ type: 'header', headers });
       }
     }
   }
 
-  #basic(pair: readonly Secret[]): readonly TransformField[] {
-    const value = composeSecret(pair, (username = '', password = '') => {
-      // RFC 7617 section 2: the first colon ends the user name, so that one inside would move the border.
-      return username.includes(':') ? undefined : `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
-    });
-    if (value !== undefined) return [{ name: 'Authorization', value }];
-    this.#problem(['username'], 'holds a colon, which a user name of Basic cannot');
-    return [];
-  }
-
-  /** All of the secrets, or why one of them is missing; each that is malformed is a problem. */
-  async #secrets(wanted: readonly (readonly [SecretSource, KeyPath])[]): Promise<readonly Secret[] | string> {
+  /** All of the secrets, in the same order, or why one of them is missing; each that is malformed is a problem. */
+  async #secrets<const Wanted extends readonly (readonly [SecretSource, KeyPath])[]>(
+    wanted: Wanted,
+  ): Promise<{ readonly secrets: { readonly [Index in keyof Wanted]: Secret } } | { readonly missing: string }> {
     const secrets: Secret[] = [];
     let missing: string | undefined;
     for (const [source, below] of wanted) {
@@ -95,7 +90,8 @@ class CredentialReader {
       else missing ??= reading.problem;
       if (reading.kind === 'malformed') this.#problem(below, reading.problem);
     }
-    return missing ?? secrets;
+    // As many secrets as sources, or one of them is missing.
+    return missing === undefined ? { secrets: secrets as { [Index in keyof Wanted]: Secret } } : { missing };
   }
 
   #problem(below: KeyPath, text: string): void {

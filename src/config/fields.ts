@@ -2,13 +2,15 @@
 // It must never quote what may be a secret: of values only those whose key cannot bear one, of keys only those that look like keys.
 import { z } from 'zod';
 import { parseAddress, parseHost } from '../exchange/authority.ts';
-import { isFieldName } from '../exchange/header-fields.ts';
 import type { AddressRanges } from '../exchange/rule.ts';
 import { parseRanges } from '../network/address-ranges.ts';
+import { headerFields as headerFieldsOf, headerName } from '../credentials/credential-fields.ts';
 import { EMPTY_SECRET, readSecretText } from '../credentials/secret-source.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
 import { shownKey } from './problem.ts';
 import { DURATION, parseDuration, parseSize, SIZE } from './units.ts';
+
+export { headerName };
 
 /** Where a listener binds. Port 0 asks for any free one. */
 export interface ListenAddress {
@@ -126,32 +128,6 @@ export function credentialId() {
   });
 }
 
-/** Fields that frame the message or end at the next hop: putting them on would break or smuggle requests (RFC 9110 section 7.6.1). */
-const FORBIDDEN_FIELDS: ReadonlySet<string> = new Set([
-  'host',
-  'content-length',
-  'transfer-encoding',
-  'connection',
-  'keep-alive',
-  'te',
-  'trailer',
-  'upgrade',
-  'expect',
-  'http2-settings',
-]);
-
-/** The name of a header field that may be put on. */
-export function headerName() {
-  return z.string().superRefine((name, context) => {
-    const lower = name.toLowerCase();
-    if (!isFieldName(name)) {
-      fail(context, `${shownKey(name)} is not a header name; use letters, digits and "-", as in "X-Api-Key"`);
-    } else if (FORBIDDEN_FIELDS.has(lower) || lower.startsWith('proxy-')) {
-      fail(context, `${shownKey(name)} frames the message or belongs to one hop, and cannot be put on; remove it`);
-    }
-  });
-}
-
 /** `{ env: NAME }` or `{ file: PATH }`. */
 export function secretReference() {
   return z
@@ -187,28 +163,9 @@ export function secretValue({ mayBeEmpty = false } = {}) {
   });
 }
 
-/** Header names with their values; two spellings of one name are a problem. */
+/** Header names with their secrets; two spellings of one name are a problem. */
 export function headerFields() {
-  return z.record(headerName(), secretValue()).refine((fields) => caseTwins(Object.keys(fields)) === undefined, {
-    error: (issue) => {
-      const twins = isMapping(issue.input) ? caseTwins(Object.keys(issue.input)) : undefined;
-      const [one, other] = (twins ?? []).map(shownKey);
-      // Two spellings of one header are shown both or neither.
-      const both = one === other ? 'holds one header in two spellings' : `${one ?? ''} and ${other ?? ''} are one header`;
-      return `${both}; keep one of them`;
-    },
-    ...onAnyMapping,
-  });
-}
-
-function caseTwins(names: readonly string[]): readonly [string, string] | undefined {
-  const seen = new Map<string, string>();
-  for (const name of names) {
-    const twin = seen.get(name.toLowerCase());
-    if (twin !== undefined) return [twin, name];
-    seen.set(name.toLowerCase(), name);
-  }
-  return undefined;
+  return headerFieldsOf(secretValue());
 }
 
 /** Reports a problem from inside a transform; the value is never used. */

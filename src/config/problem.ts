@@ -2,6 +2,10 @@
 // It must never hold the value of a key that may bear a secret, nor a key that may be one: where the blank after a colon is
 // forgotten, `Authorization:Bearer …` is a key.
 
+import { mayBeShown } from '../foundation/shown-key.ts';
+
+export { shownKey } from '../foundation/shown-key.ts';
+
 /** One thing that is wrong with a config. */
 export interface Problem {
   /** Where, as in `network.allowlist[2].domain`; empty for the file as a whole */
@@ -13,20 +17,6 @@ export interface Problem {
 
 /** The steps from the top of a config to a value. */
 export type KeyPath = readonly PropertyKey[];
-
-/** Longer than any key, domain or header that an operator writes by hand; tokens are longer, or have a long run of letters and digits. */
-const KEY = /^[\w.-]{1,40}$/;
-const TOKEN_RUN = /(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16}/;
-
-/** Whether a key that nobody foresaw may be shown: a word or a domain, and nothing that may be a secret in the wrong place. */
-function mayBeShown(key: string): boolean {
-  return KEY.test(key) && !TOKEN_RUN.test(key);
-}
-
-/** A key or a name in quotes where it may be shown; to begin a sentence with. */
-export function shownKey(key: string): string {
-  return mayBeShown(key) ? `"${key}"` : 'what stands here';
-}
 
 /** `['network', 'allowlist', 2, 'domain']` as `network.allowlist[2].domain`; keys with dots in quotes, what may be a secret left out. */
 export function formatPath(path: KeyPath): string {

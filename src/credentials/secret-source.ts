@@ -89,6 +89,13 @@ export function readSecretText(text: string, where: string): SecretReading {
   return judge(text, where);
 }
 
+/** A text as it is to be kept where the store seals it: without one trailing newline, by the same judgement as a secret of the config. */
+export function bareSecret(text: string): { readonly text: string } | { readonly problem: string } {
+  const bare = withoutNewline(text);
+  const trouble = bare === '' ? 'is empty' : secretTrouble(bare);
+  return trouble === undefined ? { text: bare } : { problem: trouble };
+}
+
 /** A secret made of others, such as `Bearer …`; `undefined` where `compose` gives none. The texts leave this call only as a Secret. */
 export function composeSecret(
   secrets: readonly Secret[],
@@ -131,9 +138,13 @@ function decode(bytes: Buffer): string {
 }
 
 function judge(text: string, where: string): SecretReading {
-  const bare = text.replace(/\r?\n$/, '');
+  const bare = withoutNewline(text);
   if (bare === '') return { kind: 'missing', problem: `${where} is empty; put the secret into it` };
   const trouble = secretTrouble(bare);
   if (trouble !== undefined) return { kind: 'malformed', problem: `${where} ${trouble}` };
   return { kind: 'read', secret: new Secret(bare), warning: undefined };
+}
+
+function withoutNewline(text: string): string {
+  return text.replace(/\r?\n$/, '');
 }

@@ -1,5 +1,6 @@
 // What one exchange is judged by: an immutable picture of the live configuration, taken once when the request arrives.
 // A reload makes a new one and swaps the reference; nothing in it may be edited (invariant 7).
+import type { Secret } from '../foundation/secret.ts';
 import type { TransformField } from './rule.ts';
 import type { Sandbox } from './stages.ts';
 
@@ -53,8 +54,13 @@ export interface SandboxRegistry {
   readonly ids: readonly string[];
 }
 
-/** What a credential id stands for: the fields that it puts on, or why it cannot. */
-export type Resolution = { readonly fields: readonly TransformField[] } | { readonly unavailable: string };
+/**
+ * What a credential id stands for: the fields that it puts on, with the bare values that no answer may show to the sandbox, or why it
+ * cannot. The same object as long as nothing has changed.
+ */
+export type Resolution =
+  | { readonly fields: readonly TransformField[]; readonly secrets?: readonly Secret[] }
+  | { readonly unavailable: string };
 
 /** The live configuration as one exchange sees it. */
 export interface Snapshot {

@@ -20,3 +20,24 @@ export function editDistance(a: string, b: string): number {
   }
   return last[b.length] ?? 0;
 }
+
+/** The known word nearest to a wrong one, in any notation of it (`headerName` for `header_name`); `undefined` where none is near. */
+export function nearestWord(wrong: string, known: readonly string[]): string | undefined {
+  const snake = snakeCase(wrong);
+  if (known.includes(snake)) return snake;
+  let best: string | undefined;
+  let least = Math.min(3, Math.floor(snake.length / 3) + 1);
+  for (const word of known) {
+    const distance = editDistance(snake, word);
+    if (distance < least) [best, least] = [word, distance];
+  }
+  return best;
+}
+
+/** `headerName`, `header-name` and `Header Name` as `header_name`. */
+export function snakeCase(word: string): string {
+  return word
+    .replace(/([a-z0-9])([A-Z])/g, '$1_$2')
+    .replace(/[\s-]+/g, '_')
+    .toLowerCase();
+}
