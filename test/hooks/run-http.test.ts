@@ -201,6 +201,13 @@ describe('the way out', () => {
     expect(valuesOf(fields, 'X-Sallyport-Action-Id')).toEqual(['act_1']);
   });
 
+  it('is straight, and then no answer speaks for a proxy', async () => {
+    script.on('/spoof', (_request, response) => void response.writeHead(403, { 'X-Sallyport-Reason': 'not_allowlisted' }).end());
+    const to = `https://localhost:${endpoint.port}/spoof`;
+    const run = await post(to, {}, { proxy: undefined, direct: true, ca: [outsideCa()] });
+    expect(run.failure?.code).toBe('http_status');
+  });
+
   it('is the proxy that was named, although direct was asked for too', async () => {
     const run = await post(url('/missing-name', 'unlisted.test'), {}, { direct: true });
     expect(run.failure?.code).toBe('refused_by_proxy');
@@ -479,10 +486,14 @@ describe('a proxy that fails', () => {
   it('cannot hold a runner that is closed', async () => {
     const mute = await startRaw(() => undefined);
     const one = runner({ proxy: `http://127.0.0.1:${mute.port}` });
-    const accepted = once(mute.server, 'connection');
+    const accepted = once(mute.server, 'connection') as Promise<[net.Socket]>;
     const run = one.run(handler(url('/echo')), order);
-    await accepted;
+    const [socket] = await accepted;
+    const left = once(socket.resume(), 'end');
+    const from = performance.now();
     await one.close();
+    await left;
+    expect(performance.now() - from).toBeLessThan(2000);
     expect((await run).failure?.code).toBe('unreachable');
     await mute.close();
   });
