@@ -59,8 +59,7 @@ export interface SandboxRegistry {
  * cannot. The same object as long as nothing has changed.
  */
 export type Resolution =
-  | { readonly fields: readonly TransformField[]; readonly secrets?: readonly Secret[] }
-  | { readonly unavailable: string };
+  { readonly fields: readonly TransformField[]; readonly secrets?: readonly Secret[] } | { readonly unavailable: string };
 
 /** The live configuration as one exchange sees it. */
 export interface Snapshot {
