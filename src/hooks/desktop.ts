@@ -74,6 +74,7 @@ export const desktop: Dialect = {
   events: EVENTS,
   defaultTimeoutMs: TIMEOUT_MS,
   onFailure: 'deny',
+  twinsRunOnce: false,
   environment: 'clean',
   // A group called `hooks` with these events is how the settings dialect begins.
   owns: (value) =>

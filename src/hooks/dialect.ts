@@ -50,6 +50,8 @@ export interface Dialect {
   readAnswer(event: HookEvent, run: RawRun, kind: 'command' | 'http'): HookAnswer | HookFailure;
   /** What a failed hook comes to where nobody said otherwise, for an event with the moment `before` */
   readonly onFailure: OnFailure;
+  /** Whether of handlers that are the same in all but their place only the first is run */
+  readonly twinsRunOnce: boolean;
   /** Where a rule's commands run: an absolute folder */
   directory(rule: HookRule, event: HookEvent, command: string, workspace: string): string;
   /** `clean`: a short list of variables; `inherited`: all but those that hold secrets of ours */

@@ -46,6 +46,7 @@ export const managed: Dialect = {
   events: EVENTS,
   defaultTimeoutMs: TIMEOUT_MS,
   onFailure: 'allow',
+  twinsRunOnce: false,
   environment: 'clean',
   owns: (value) =>
     isJsonObject(value) &&

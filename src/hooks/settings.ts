@@ -77,6 +77,7 @@ export const settings: Dialect = {
   events: EVENTS,
   defaultTimeoutMs: TIMEOUT_MS,
   onFailure: 'allow',
+  twinsRunOnce: true,
   environment: 'inherited',
   owns,
   ownsPayload: (payload) => Object.hasOwn(payload, 'tool_name'),
