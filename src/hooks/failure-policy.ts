@@ -46,8 +46,12 @@ export function effectAfter(
   tool: { readonly risk: Risk; readonly owner?: string | undefined } | undefined,
 ): Pick<Verdict, 'effect' | 'alert'> {
   if (tool === undefined) return { effect: 'known', alert: undefined };
-  if (tool.risk === 'low') return { effect: 'degraded', alert: undefined };
-  return { effect: 'unknown', alert: tool.risk === 'high' ? (tool.owner ?? UNOWNED) : undefined };
+  return { effect: tool.risk === 'low' ? 'degraded' : 'unknown', alert: alertFor(tool) };
+}
+
+/** Who hears of a failed hook or a lost line, before the tool or after it: the owner of a high-impact tool, and nobody for any other. */
+export function alertFor(tool: { readonly risk: Risk; readonly owner?: string | undefined } | undefined): Verdict['alert'] {
+  return tool?.risk === 'high' ? (tool.owner ?? UNOWNED) : undefined;
 }
 
 /** Who is alerted where a high-impact tool has no owner: the alert must not be lost for want of a name. */

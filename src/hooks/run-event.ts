@@ -2,9 +2,10 @@
 // A deny ends it at once. What a failure comes to stands in failure-policy.ts, what an answer means in its dialect; neither is decided here.
 import type { Dialect } from './dialect.ts';
 import { isFailure } from './dialect.ts';
-import { effectAfter, evidenceFor, mayRetry, onFailureOf } from './failure-policy.ts';
+import { alertFor, effectAfter, evidenceFor, mayRetry, onFailureOf } from './failure-policy.ts';
 import type { HookFailure } from './failures.ts';
 import { callLine, hookLine } from './hook-line.ts';
+import { handlerKey } from './read-handler.ts';
 import type { Tool } from './tools.ts';
 import { mergeAnswers } from './verdict.ts';
 import type {
@@ -53,7 +54,7 @@ export async function runEvent(event: HookEvent, set: HookSet, road: EventRoad):
   }
   const runs: HandlerRun[] = [];
   let current = event;
-  for (const { rule, handler } of matching(event, set)) {
+  for (const { rule, handler } of matching(event, set, road.dialect)) {
     const run = await runOnce(current, { rule, handler }, road);
     runs.push(run);
     if (event.moment === 'before' && run.answer.decision === 'deny') break;
@@ -68,12 +69,15 @@ interface Place {
   readonly handler: HookHandler;
 }
 
-function matching(event: HookEvent, set: HookSet): Place[] {
+function matching(event: HookEvent, set: HookSet, { twinsRunOnce }: Dialect): Place[] {
   const { tool } = event;
-  return set.rules
+  const places = set.rules
     .filter((rule) => rule.enabled && rule.event === event.name && rule.dialect === event.dialect)
     .filter((rule) => tool === undefined || rule.matcher.matches(tool.name))
     .flatMap((rule) => rule.handlers.map((handler) => ({ rule, handler })));
+  return twinsRunOnce
+    ? [...new Map(places.map((place) => [handlerKey(place.handler), place] as const).reverse()).values()].reverse()
+    : places;
 }
 
 async function runOnce(event: HookEvent, { rule, handler }: Place, road: EventRoad): Promise<HandlerRun> {
@@ -120,15 +124,18 @@ async function endWith(
 ): Promise<EventEnd> {
   const merged = mergeAnswers(refusal === undefined ? runs : [{ answer: refusal }]);
   const failed = runs.some(({ failure }) => failure !== undefined);
-  const after = event.moment === 'after' && failed ? effectAfter(road.tool) : { effect: 'known' as const, alert: undefined };
-  const verdict: Verdict = { ...guardLoop(event, merged, road.maxContinuations), ...after, runs };
+  const alert = failed ? alertFor(road.tool) : undefined;
+  const effect = event.moment === 'after' && failed ? effectAfter(road.tool).effect : 'known';
+  const verdict: Verdict = { ...guardLoop(event, merged, road.maxContinuations), effect, alert, runs };
   const evidence = event.moment === 'before' ? evidenceFor(road.tool?.risk) : undefined;
   const recorded = record(event, verdict, { road, refusal });
   if (evidence === undefined || verdict.decision === 'deny') return { verdict, recorded };
   const lack = evidence(await recorded);
-  return lack === undefined
-    ? { verdict, recorded }
-    : { verdict: { ...verdict, decision: lack.decision ?? 'deny', answer: { ...verdict.answer, ...lack } }, recorded };
+  if (lack === undefined) return { verdict, recorded };
+  const { decision = 'deny' } = lack;
+  const held = { ...verdict, decision, answer: { ...verdict.answer, ...lack }, alert: alertFor(road.tool) };
+  // The lines that wait say what the hooks said; this one says that the call did not go on.
+  return { verdict: held, recorded: road.ledger.write([callLine(event, held, { arguments: road.recordArguments })]) };
 }
 
 function record(
