@@ -71,6 +71,8 @@ export interface HookOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Names of further variables that commands get */
   readonly passEnv?: readonly string[];
+  /** Ends the commands that are running, with all of their group */
+  readonly signal?: AbortSignal;
   /** `Stop`: how many times in a row the loop may be sent on. Default: 10 */
   readonly maxContinuations?: number;
 }
@@ -158,6 +160,7 @@ function runHandler(
   if (handler.kind === 'http') return http.run(handler, { body, actionId: event.actionId, traceId: event.traceId });
   return runCommand(handler, {
     input: body,
+    signal: options.signal,
     directory: dialect.directory(rule, event, handler.command, workspace),
     env: commandEnvironment(options.env ?? process.env, {
       kind: dialect.environment,

@@ -18,6 +18,8 @@ export interface CommandOptions {
   readonly directory: string;
   /** Every variable that it gets */
   readonly env: Readonly<Record<string, string>>;
+  /** Ends the run early, as its deadline would */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** From SIGTERM to SIGKILL, `ms` */
@@ -58,6 +60,8 @@ class CommandRun {
   #status: number | null = null;
   #signal: NodeJS.Signals | null = null;
   #timedOut = false;
+  #cutShort = false;
+  #release: () => void = () => undefined;
   #groupGone = false;
   #settled = false;
   #timer: NodeJS.Timeout | undefined;
@@ -78,6 +82,14 @@ class CommandRun {
       return;
     }
     this.#child = child;
+    const { signal } = options;
+    const cut = (): void => {
+      this.#cutShort = true;
+      this.#expire();
+    };
+    signal?.addEventListener('abort', cut, { once: true });
+    this.#release = () => signal?.removeEventListener('abort', cut);
+    if (signal?.aborted === true) cut();
     child.once('spawn', () => this.#started());
     child.on('error', (error) => {
       if (this.#startedAt === undefined) this.#settle(notStarted(error, program, options.directory));
@@ -97,6 +109,7 @@ class CommandRun {
 
   #started(): void {
     this.#startedAt = performance.now();
+    if (this.#timedOut) return;
     this.#after(Math.min(this.#handler.timeoutMs, LONGEST_MS), () => this.#expire());
   }
 
@@ -110,7 +123,7 @@ class CommandRun {
   }
 
   #expire(): void {
-    if (this.#endedAt !== undefined) return;
+    if (this.#endedAt !== undefined || this.#timedOut) return;
     this.#timedOut = true;
     this.#signalGroup('SIGTERM');
     const killAt = performance.now() + GRACE_MS;
@@ -156,6 +169,7 @@ class CommandRun {
     if (this.#settled) return;
     this.#settled = true;
     clearTimeout(this.#timer);
+    this.#release();
     if (this.#startedAt !== undefined) this.#signalGroup('SIGKILL');
     for (const stream of [this.#child?.stdin, this.#child?.stdout, this.#child?.stderr]) stream?.destroy();
     const endedAt = this.#endedAt ?? performance.now();
@@ -173,6 +187,7 @@ class CommandRun {
 
   #failure(): HookFailure | undefined {
     const handler = this.#handler;
+    if (this.#cutShort) return failed('signal', 'the runner itself was told to end');
     if (this.#timedOut) return failed('timeout', `${handler.timeoutMs} ms`);
     if (this.#signal !== null) return failed('signal', this.#signal);
     if (handler.args === undefined && this.#status === 127)

@@ -341,6 +341,25 @@ describe('the deadline', () => {
   });
 });
 
+describe('a runner that is told to end', () => {
+  it('ends the command with all of its group, and says why', async () => {
+    const controller = new AbortController();
+    const pidFile = join(folder, 'told');
+    const over = { input: '{}', directory: folder, env, signal: controller.signal };
+    const running = runCommand(handler(`sleep 600 & echo $! > ${pidFile}; sleep 600`), over);
+    let pid = '';
+    while (!pid.endsWith('\n')) pid = await readFile(pidFile, 'utf8').catch(() => '');
+    controller.abort();
+    expect(await running).toMatchObject({ failure: { code: 'signal' }, status: null });
+    await gone(Number(pid));
+  });
+
+  it('starts nothing that lasts once it has been told', async () => {
+    const over = { input: '{}', directory: folder, env, signal: AbortSignal.abort() };
+    expect(await runCommand(handler('sleep 600'), over)).toMatchObject({ failure: { code: 'signal' } });
+  });
+});
+
 describe('what a command leaves behind when it has ended', () => {
   it('waits a moment for a grandchild that still writes', async () => {
     expect((await run('(sleep 0.05; echo late) & echo early')).output).toBe('early\nlate\n');

@@ -78,7 +78,8 @@ function prepare(options: RunOptions): { readonly hookOptions: HookOptions; read
     workspace: workspaceOf(options),
     hooks: hooksOf(options),
     tools,
-    ca: (options.ca ?? [setting('SSL_CERT_FILE')].filter((path) => path !== undefined)).map(readCa),
+    ca: options.ca?.map(readCa) ?? rootsOfTheEnvironment(),
+    signal: toldToEnd(),
     direct: options.direct ?? false,
     allowHttp: options.allowHttp ?? false,
     recordArguments: options.recordArguments ?? false,
@@ -104,6 +105,27 @@ function reportOf(options: RunOptions): ReportRuns | undefined {
   if (tokenFile === undefined)
     throw new TypeError('--admin needs --token-file: the admin listener counts nothing without its token');
   return createReport({ admin, token: readNamed(tokenFile, 'the admin token').trim() });
+}
+
+/** Files that other programs read roots from; one that is not there is passed over, as they do. */
+function rootsOfTheEnvironment(): string[] {
+  return ['SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS'].flatMap((name) => {
+    const path = setting(name);
+    if (path === undefined) return [];
+    try {
+      return [readFileSync(path, 'utf8')];
+    } catch {
+      process.stderr.write(`sallyport-hook: ${name} names a file that cannot be read; its roots are not trusted\n`);
+      return [];
+    }
+  });
+}
+
+/** A runtime that gives up on this process must not leave the hook's command behind. */
+function toldToEnd(): AbortSignal {
+  const controller = new AbortController();
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => controller.abort());
+  return controller.signal;
 }
 
 function readCa(path: string): string {
