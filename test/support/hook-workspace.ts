@@ -8,6 +8,9 @@ import type { JsonObject } from '../../src/hooks/words.ts';
 
 const COMMAND = join(import.meta.dirname, '..', '..', 'dist', 'hook-cli.js');
 
+/** Loaded before the command. */
+const ON_TERMINAL = 'data:text/javascript,process.stdout.isTTY=true';
+
 /** What a run of `sallyport-hook` came to. */
 export interface HookCliEnd {
   readonly code: number | null;
@@ -31,6 +34,8 @@ export interface HookWorkspace {
   lines(path: string): Promise<JsonObject[]>;
   /** Runs the command in the workspace. */
   cli(words: readonly string[], options?: { readonly input?: unknown; readonly env?: NodeJS.ProcessEnv }): Promise<HookCliEnd>;
+  /** Runs the command, which takes its standard output for a terminal, and gives what it wrote there, without colours. */
+  terminal(words: readonly string[]): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -42,6 +47,7 @@ export async function openHookWorkspace(hooks?: string | object): Promise<HookWo
   await mkdir(folder);
   await mkdir(home);
   const at = (path: string): string => join(folder, path);
+  const base = { PATH: process.env['PATH'] ?? '', HOME: home };
   const write = async (path: string, content: string | object): Promise<string> => {
     const text = typeof content === 'string' ? content : JSON.stringify(content, undefined, 2);
     await mkdir(dirname(at(path)), { recursive: true });
@@ -65,17 +71,24 @@ export async function openHookWorkspace(hooks?: string | object): Promise<HookWo
       launch(words, {
         folder,
         input: typeof input === 'string' ? input : JSON.stringify(input ?? {}),
-        env: { PATH: process.env['PATH'] ?? '', HOME: home, ...env },
+        env: { ...base, ...env },
       }),
+    terminal: async (words) =>
+      (await launch(words, { folder, input: '', env: { ...base, NO_COLOR: '1' }, flags: ['--import', ON_TERMINAL] })).stdout,
     close: () => rm(root, { recursive: true, force: true }),
   };
 }
 
-function launch(
-  words: readonly string[],
-  { folder, input, env }: { readonly folder: string; readonly input: string; readonly env: NodeJS.ProcessEnv },
-): Promise<HookCliEnd> {
-  const child = spawn(process.execPath, [COMMAND, ...words], { cwd: folder, env, stdio: 'pipe' });
+interface Launch {
+  readonly folder: string;
+  readonly input: string;
+  readonly env: NodeJS.ProcessEnv;
+  /** Of Node itself */
+  readonly flags?: readonly string[];
+}
+
+function launch(words: readonly string[], { folder, input, env, flags = [] }: Launch): Promise<HookCliEnd> {
+  const child = spawn(process.execPath, [...flags, COMMAND, ...words], { cwd: folder, env, stdio: 'pipe' });
   // A test that fails before it has a handle must not leave the command running.
   const end = (): void => void child.kill('SIGKILL');
   process.once('exit', end);

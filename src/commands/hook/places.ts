@@ -28,8 +28,9 @@ export function hooksOf(options: PlaceOptions): HookSet {
   return loadHooks({
     workspace: workspaceOf(options),
     home: process.env['HOME'] ?? homedir(),
-    plugins: options.plugin,
-    files: options.hooks,
+    // What is named on a command line is named from where it was typed, whatever the workspace.
+    plugins: options.plugin?.map((path) => resolve(path)),
+    files: options.hooks?.map((path) => resolve(path)),
     dialect: options.dialect,
   });
 }
