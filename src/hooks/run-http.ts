@@ -3,7 +3,7 @@
 // half-filled headers (fault M16), or repeat in a message what came over the wire.
 import { createRequire } from 'node:module';
 import type { Agent as AgentClass, Dispatcher } from 'undici';
-import { CappedText } from './capped-text.ts';
+import { CappedText } from '../foundation/capped-text.ts';
 import type { Variables } from './environment.ts';
 import { failed } from './failures.ts';
 import type { HookFailure } from './failures.ts';

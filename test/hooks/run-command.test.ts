@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { OUTPUT_CAP } from '../../src/hooks/capped-text.ts';
+import { OUTPUT_CAP } from '../../src/foundation/capped-text.ts';
 import { runCommand } from '../../src/hooks/run-command.ts';
 import type { CommandHandler, RawRun } from '../../src/hooks/words.ts';
 import { children, gone, openDescriptors, runs } from './children.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import https from 'node:https';
 import net from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { OUTPUT_CAP } from '../../src/hooks/capped-text.ts';
+import { OUTPUT_CAP } from '../../src/foundation/capped-text.ts';
 import { createRunHttp } from '../../src/hooks/run-http.ts';
 import type { HttpOptions, HttpRequest, RunHttp } from '../../src/hooks/run-http.ts';
 import type { HttpHandler, RawRun } from '../../src/hooks/words.ts';

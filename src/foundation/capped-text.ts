@@ -1,15 +1,19 @@
-// Output of a hook, kept up to a cap: what comes after it is counted as cut and thrown away, so that no hook can fill the memory (fault M05).
+// Output of somebody else, kept up to a cap: what comes after it is counted as cut and thrown away, so that nobody can fill the memory (fault M05).
 // It knows bytes and UTF-8. It must never cut in silence, nor leave a broken character at the cut (fault M06).
 import { StringDecoder } from 'node:string_decoder';
 
-/** The cap of an output, of a complaint and of an answer, in bytes. Exactly this many are kept. */
+/** The cap of an output, of a complaint and of an answer where nothing else is said, in bytes. Exactly this many are kept. */
 export const OUTPUT_CAP = 1024 * 1024;
 
-/** Text that grows by pieces, up to `OUTPUT_CAP`. */
+/** Text that grows by pieces, up to `cap` bytes. */
 export class CappedText {
   #kept: Buffer[] = [];
-  #room = OUTPUT_CAP;
+  #room: number;
   #truncated = false;
+
+  constructor(cap = OUTPUT_CAP) {
+    this.#room = cap;
+  }
 
   /** Whether anything was thrown away */
   get truncated(): boolean {
