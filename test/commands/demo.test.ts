@@ -32,6 +32,7 @@ describe('the demo', () => {
       '403 address_denied',
       '403 method_denied',
       '403 plaintext_credential',
+      '200',
     ]);
     expect(shown.scenes.map(({ upstream_saw: saw }) => saw)).toEqual([
       { method: 'GET', path: '/items', authorization: 'Bearer demo-********' },
@@ -39,8 +40,13 @@ describe('the demo', () => {
       null,
       null,
       null,
+      { method: 'POST', path: '/events', authorization: 'Bearer demo-********' },
     ]);
-    expect(shown.ledger).toHaveLength(5);
+    expect(shown.ledger).toHaveLength(6);
+    expect(shown.ledger.map((line) => line['action_id'] ?? null)).toEqual([
+      ...[null, null, null, null, null],
+      expect.stringMatching(/^act_[0-9a-f]{16}$/),
+    ]);
     expect(
       shown.metrics.some((line) => line.startsWith('sallyport_requests_total{decision="refuse",reason="address_denied"')),
     ).toBe(true);
@@ -53,6 +59,7 @@ describe('the demo', () => {
     const captured = capture('.');
     expect(await demo({}, captured.context)).toBe(0);
     expect(captured.out()).toMatch(/leads to loopback +│ GET https:\/\/inside\.demo\.test\/ +│ 403 address_denied +│ nothing/);
+    expect(captured.out()).toMatch(/a hook posts its event +│ POST https:\/\/hooks\.demo\.test\/events +│ 200 +│ POST \/events/);
     expect(captured.out()).toMatch(/sallyport_requests_total\{decision="allow"/);
     expect(captured.out()).toMatch(/all as promised, in \d+\.\d s/);
     expect(captured.out()).not.toMatch(/demo-[0-9a-f]{32}/);
@@ -65,7 +72,7 @@ describe('the demo', () => {
     });
     expect(played.held).toBe(false);
     expect(played.promises.filter(({ held }) => !held).map(({ promise }) => promise)).toEqual([
-      'only the allowed request reached the upstream',
+      'only the allowed request and the event reached the upstream',
     ]);
   });
 

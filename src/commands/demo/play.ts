@@ -1,7 +1,8 @@
-// The demo's play: five requests, what each is promised, and what must hold for all of them together.
+// The demo's play: five requests and a hook's event, what each is promised, and what must hold for all of them together.
 // A promise is judged by what the other side saw, the ledger and the metrics, never by what the door says of itself alone.
 import { fetchText, sendThrough } from './client.ts';
 import type { DemoReply } from './client.ts';
+import { postEvent } from './hook.ts';
 import { HOSTS } from './stage.ts';
 import type { Stage } from './stage.ts';
 import type { SeenRequest } from './upstream.ts';
@@ -55,7 +56,11 @@ export async function play(stage: Stage): Promise<Played> {
     replies.push(reply);
     scenes.push(sceneOf(script, reply, { seen: upstream.seen.slice(before), secret }));
   }
-  await stage.recorded(scripts.length);
+  const event = { url: `https://${HOSTS.hooks}:${upstream.tlsPort}/events`, before: upstream.seen.length };
+  const posted = await postEvent({ ...event, workspace: stage.workspace, proxy: app.proxy, ca: stage.ca });
+  const received = upstream.seen.slice(event.before);
+  scenes.push(eventScene(event.url, posted.got, { seen: received, secret }));
+  await stage.recorded(scenes.length);
   const scrape = await fetchText(`http://${app.admin.address}:${app.admin.port}/metrics`);
   const contacted = { seen: upstream.seen.length, connections: upstream.connections };
   const lines = await stage.close();
@@ -64,14 +69,21 @@ export async function play(stage: Stage): Promise<Played> {
   const told = [...replies.map((reply) => reply.fields + reply.body), ...lines, scrape].join('\n');
   const promises: Promised[] = [
     { promise: 'every request is answered as promised', held: scenes.every((scene) => scene.held) },
-    { promise: 'only the allowed request reached the upstream', held: contacted.seen === 1 && contacted.connections === 1 },
+    {
+      promise: 'only the allowed request and the event reached the upstream',
+      held: contacted.seen === 2 && contacted.connections === 2,
+    },
+    {
+      promise: "a hook's event arrives with the token, which hooks.json does not hold",
+      held: received[0]?.authorization === `Bearer ${secret}` && !posted.hooksFile.includes(secret),
+    },
     {
       promise: 'a refused name is never resolved',
       held: !stage.resolved.includes(HOSTS.stranger) && stage.resolved.includes(HOSTS.inside),
     },
     { promise: 'the credential is in no reply, ledger line or metric', held: !told.includes(secret) },
-    { promise: 'the ledger has one line for each request', held: ledger.length === scripts.length },
-    { promise: 'the metrics count each request once', held: sumOf(metrics, 'sallyport_requests_total') === scripts.length },
+    { promise: 'the ledger has one line for each request', held: ledger.length === scenes.length },
+    { promise: 'the metrics count each request once', held: sumOf(metrics, 'sallyport_requests_total') === scenes.length },
   ];
   return { scenes, ledger, metrics, promises, held: promises.every((each) => each.held) };
 }
@@ -124,6 +136,23 @@ function sceneOf(
   };
 }
 
+function eventScene(
+  url: string,
+  got: string,
+  { seen, secret }: { readonly seen: readonly SeenRequest[]; readonly secret: string },
+): Scene {
+  const [arrived] = seen;
+  return {
+    name: 'a hook posts its event',
+    method: 'POST',
+    url,
+    promised: '200',
+    got,
+    upstream_saw: arrived === undefined ? null : shown(arrived, secret),
+    held: got === '200' && seen.length === 1 && arrived?.authorization === `Bearer ${secret}`,
+  };
+}
+
 function outcome(status: number, reason: string | undefined): string {
   return reason === undefined ? String(status) : `${status} ${reason}`;
 }
@@ -133,7 +162,19 @@ function shown({ method, path, authorization }: SeenRequest, secret: string): Sc
   return { method, path, authorization: authorization?.replaceAll(secret, 'demo-********') ?? null };
 }
 
-const ESSENTIALS = ['method', 'host', 'port', 'decision', 'reason', 'rule', 'credentials', 'address', 'status', 'duration_ms'];
+const ESSENTIALS = [
+  'action_id',
+  'method',
+  'host',
+  'port',
+  'decision',
+  'reason',
+  'rule',
+  'credentials',
+  'address',
+  'status',
+  'duration_ms',
+];
 
 function essentials(line: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(ESSENTIALS.map((key) => [key, line[key]]));

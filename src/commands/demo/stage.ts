@@ -1,5 +1,5 @@
 // The demo's house: the real app over a config of its own in a folder that goes away, an upstream, and a resolver that knows
-// four names. It must never resolve a name for real, leave a file behind, or touch the config and CA of this machine.
+// a few names. It must never resolve a name for real, leave a file behind, or touch the config and CA of this machine.
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,12 @@ import { openUpstream } from './upstream.ts';
 import type { DemoUpstream } from './upstream.ts';
 
 /** Names of the demo, under a domain that exists nowhere (RFC 6761). */
-export const HOSTS = { api: 'api.demo.test', inside: 'inside.demo.test', stranger: 'stranger.test' } as const;
+export const HOSTS = {
+  api: 'api.demo.test',
+  hooks: 'hooks.demo.test',
+  inside: 'inside.demo.test',
+  stranger: 'stranger.test',
+} as const;
 
 /** Everything that runs during the demo. */
 export interface Stage {
@@ -23,6 +28,8 @@ export interface Stage {
   readonly secret: string;
   /** PEM of the CA that the sandbox trusts */
   readonly ca: string;
+  /** The agent's own folder, where nothing is yet */
+  readonly workspace: string;
   /** Names that were resolved, in order */
   readonly resolved: readonly string[];
   /** Resolves once the ledger has heard of `count` exchanges; rejects after five seconds. */
@@ -49,7 +56,7 @@ async function build(folder: string, version: string, open: (() => Promise<unkno
   const tokenFile = join(folder, 'token');
   await writeFile(tokenFile, secret, { mode: 0o600 });
   const upstreamCa = join(folder, 'upstream', 'ca.pem');
-  const upstream = await openUpstream({ certificate: upstreamCa, host: hostOf(HOSTS.api) });
+  const upstream = await openUpstream({ certificate: upstreamCa, hosts: [hostOf(HOSTS.api), hostOf(HOSTS.hooks)] });
   open.push(() => upstream.close());
   const configPath = join(folder, 'sallyport.json');
   await writeFile(configPath, JSON.stringify(configOf(folder, { upstream, upstreamCa, tokenFile }), undefined, 2));
@@ -80,6 +87,7 @@ async function build(folder: string, version: string, open: (() => Promise<unkno
     upstream,
     secret,
     ca: await readFile(app.trust.certificate, 'utf8'),
+    workspace: join(folder, 'workspace'),
     resolved,
     recorded: (count) =>
       new Promise((resolve, reject) => {
@@ -118,6 +126,7 @@ function configOf(folder: string, { upstream, upstreamCa, tokenFile }: Parts): u
     network: {
       allowlist: [
         { domain: HOSTS.api, credential: 'demo', ports, methods: ['GET'], addresses: ['127.0.0.1/32'] },
+        { domain: HOSTS.hooks, credential: 'demo', ports, methods: ['POST'], addresses: ['127.0.0.1/32'] },
         { domain: HOSTS.inside, ports },
       ],
     },

@@ -3,6 +3,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import type { AddressInfo } from 'node:net';
+import tls from 'node:tls';
 import { openAuthority } from '../../certificates/certificate-authority.ts';
 import type { Host } from '../../exchange/authority.ts';
 
@@ -26,18 +27,27 @@ export interface DemoUpstream {
 }
 
 /** Starts both servers. The root that the door must trust for them is written to `certificate`; its key stays in memory. */
-export async function openUpstream(options: { readonly certificate: string; readonly host: Host }): Promise<DemoUpstream> {
+export async function openUpstream(options: {
+  readonly certificate: string;
+  readonly hosts: readonly Host[];
+}): Promise<DemoUpstream> {
   const authority = await openAuthority({ certificate: options.certificate, key: undefined });
-  const leaf = authority.issue(options.host);
+  const contexts = new Map<string, tls.SecureContext>(
+    options.hosts.map((host) => {
+      const { keyPem: key, certificatePem: cert } = authority.issue(host);
+      return [host, tls.createSecureContext({ key, cert })];
+    }),
+  );
   const seen: SeenRequest[] = [];
   let connections = 0;
   const answer = (scheme: SeenRequest['scheme']) => (request: http.IncomingMessage, response: http.ServerResponse) => {
     const { method = '', url = '', headers } = request;
     seen.push({ method, scheme, host: headers.host ?? '', path: url, authorization: headers.authorization });
+    request.resume();
     response.setHeader('Content-Type', 'application/json');
-    response.end('{"items":["portcullis","postern"]}\n');
+    response.end(method === 'GET' ? '{"items":["portcullis","postern"]}\n' : '{}\n');
   };
-  const secure = https.createServer({ key: leaf.keyPem, cert: leaf.certificatePem }, answer('https'));
+  const secure = https.createServer({ SNICallback: (name, done) => done(null, contexts.get(name)) }, answer('https'));
   const plain = http.createServer(answer('http'));
   for (const server of [secure, plain]) server.on('connection', () => void (connections += 1));
   const [tlsPort, plainPort] = await Promise.all([listen(secure), listen(plain)]);
