@@ -1,6 +1,7 @@
 // `npm run bench`: CPU time of the proxy's process for one request, beside its peers, in one run. Ratios are what counts; times are this machine's.
-// Each contender in turn, on one core, the load and the upstream on the other; many short rounds alternate between contenders. Of each, the
-// least disturbed round counts, since whatever else the machine does can only add; the median stands beside it.
+// Each contender in turn, on one core, the load and the upstream on the other; many short rounds alternate between contenders.
+// The ratio is the median over the rounds of ours by theirs: the two of a round ran within a second of each other, on a machine that was as busy
+// for the one as for the other. The times are the least disturbed round's and the median.
 // Options: --quick, --json.
 import { fork, execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -105,12 +106,12 @@ try {
     throw new Error(`of ${proxied} requests through the proxies ${credentialed} bore the header; ${seen} came in all`);
   }
   const least = (values) => Math.min(...values);
-  const ours = least(runners[0].cpu);
+  const ratioTo = (runner) => median(runner.cpu.map((theirs, round) => runners[0].cpu[round] / theirs));
   const rows = runners.map((runner) => ({
     proxy: runner.name,
     cpu_us: Number(least(runner.cpu).toFixed(1)),
     cpu_us_median: Number(median(runner.cpu).toFixed(1)),
-    ratio: Number((ours / least(runner.cpu)).toFixed(3)),
+    ratio: Number(ratioTo(runner).toFixed(3)),
     requests_a_second: Math.round(median(runner.rate)),
     p50_ms: Number(median(runner.p50).toFixed(2)),
     p99_ms: Number(median(runner.p99).toFixed(2)),
