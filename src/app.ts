@@ -9,7 +9,7 @@ import { createLeafCache } from './certificates/leaf-cache.ts';
 import { bundlePath } from './certificates/public-folder.ts';
 import { openLiveConfig } from './config/live-config.ts';
 import type { LiveConfig, ReloadResult } from './config/live-config.ts';
-import { createAttach, resolveDeclared } from './credentials/attach.ts';
+import { createAttach } from './credentials/attach.ts';
 import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
 import type { Host } from './exchange/authority.ts';
@@ -44,6 +44,8 @@ import { Lanes } from './upstream/lanes.ts';
 import type { UpstreamTrust } from './upstream/secure.ts';
 import { createSend } from './upstream/send.ts';
 import { createTrustOver, rootsOfTheMachine } from './upstream/trust.ts';
+import { openKept } from './wiring.ts';
+import type { Kept } from './wiring.ts';
 
 /** What starting needs. */
 export interface AppOptions {
@@ -67,7 +69,7 @@ export interface App {
   /** Paths of what a sandbox may see */
   readonly trust: { readonly certificate: string; readonly bundle: string };
   reload(): Promise<ReloadResult>;
-  explain(question: Question): Explanation;
+  explain(question: Question): Promise<Explanation>;
   /** Opens the audit log anew, for log rotation. */
   reopenAudit(): Promise<void>;
   /** Stops accepting, waits for exchanges under way (limits.timeouts.drain), writes out the ledger. Idempotent. */
@@ -100,7 +102,9 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
   const undo: (() => Promise<void>)[] = [() => live.close()];
   try {
-    return await openDoors({ ...options, live, lanes, metrics, undo, stage: { phase: 'opening' } });
+    const kept = await openKept({ live, env, metrics, log });
+    undo.push(() => kept.close());
+    return await openDoors({ ...options, live, lanes, metrics, undo, kept, stage: { phase: 'opening' } });
   } catch (error) {
     for (const close of undo.reverse()) await close();
     throw error;
@@ -114,6 +118,7 @@ interface Rooms extends AppOptions {
   /** What to close, in the order of opening */
   readonly undo: (() => Promise<void>)[];
   readonly stage: Stage;
+  readonly kept: Kept;
 }
 
 /** How far the process has come: readiness and the doors look at it. */
@@ -150,7 +155,9 @@ async function openDoors(rooms: Rooms): Promise<App> {
   const egress = underWay.watch(createEgress(buildSteps(rooms, guard, record)));
   const door = new Http1Door({ egress, contextFor: (host) => leaves.contextFor(host), limits: live.current().snapshot.limits });
   const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
-  const ask = (question: Question): Explanation => explain(question, { snapshot: live.current().snapshot, findRoute });
+  const { resolve } = rooms.kept.vault;
+  const ask = (question: Question): Promise<Explanation> =>
+    explain(question, { snapshot: live.current().snapshot, findRoute, resolve });
   // Before the door, so that the guard knows it when the first request comes, and open until the door is shut, for whoever watches that.
   const admin = await openAdmin(rooms, {
     token,
@@ -190,7 +197,7 @@ function appOver(
     readonly proxy: ProxyListener;
     readonly admin: AdminServer;
     readonly audit: AuditSink;
-    readonly explain: (question: Question) => Explanation;
+    readonly explain: App['explain'];
   },
 ): App {
   const { live, undo, stage } = rooms;
@@ -213,7 +220,7 @@ function appOver(
 
 /**
  * Last opened, first closed: the door, once it has drained; the upstream connections; the admin listener; the audit log, once the last
- * exchange has its line; the config.
+ * exchange has its line; the store; the config.
  */
 async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
   for (const close of [...undo].reverse()) await close();
@@ -227,7 +234,7 @@ function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => vo
   const resolver = rooms.resolver ?? systemResolver();
   const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
-    resolve: resolveDeclared,
+    resolve: rooms.kept.vault.resolve,
     onUnavailable: (credential) => metrics.credentialFailed(credential, 'unavailable'),
   });
   const send = createSend({
@@ -275,14 +282,14 @@ function openProxy({ live, metrics, log }: Rooms, door: Http1Door): Promise<Prox
 
 interface AdminParts {
   readonly token: string;
-  readonly explain: (question: Question) => Explanation;
+  readonly explain: App['explain'];
   readonly denials: () => unknown;
   readonly status: () => unknown;
   readonly ready: () => readonly string[];
 }
 
 function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
-  const { live, metrics, log } = rooms;
+  const { live, metrics, log, kept } = rooms;
   const { listen, allowed_hosts } = live.current().config.admin;
   return startAdmin({
     host: listen.host,
@@ -292,29 +299,27 @@ function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
     ...(allowed_hosts === undefined ? {} : { allowedHosts: allowed_hosts }),
     scrape: async () => ({ contentType: metrics.contentType, body: await metrics.scrape() }),
     reload: () => live.reload(),
-    routes: [hookRunsRoute((run) => metrics.hookRan(run))],
+    routes: [hookRunsRoute((run) => metrics.hookRan(run)), ...kept.routes],
   });
 }
 
 /** What keeps requests from being served, for whoever sends them here. */
-function notReady({ stage, now = Date.now }: Rooms, authorityEnds: Date): readonly string[] {
-  const missing: string[] = [];
+function notReady({ stage, kept, now = Date.now }: Rooms, authorityEnds: Date): readonly string[] {
+  const missing = [...kept.missing()];
   if (stage.phase !== 'open') missing.push(`proxy (${stage.phase})`);
   if (authorityEnds.getTime() <= now()) missing.push(`ca (expired ${authorityEnds.toISOString()})`);
   return missing;
 }
 
-function status({ live, lanes, version }: Rooms, authorityEnds: Date): unknown {
-  const { snapshot, credentials, warnings } = live.current();
+async function status({ live, lanes, version, kept }: Rooms, authorityEnds: Date): Promise<unknown> {
+  const { credentials, store } = await kept.status();
+  const { snapshot, warnings } = live.current();
   return {
     version,
     generation: snapshot.generation,
     sandboxes: snapshot.sandboxes.ids,
-    credentials: [...credentials.values()].map((credential) => ({
-      id: credential.id,
-      type: credential.type,
-      ...('unavailable' in credential ? { health: 'unavailable', reason: credential.unavailable } : { health: 'ok' }),
-    })),
+    credentials,
+    store,
     warnings,
     ca: { not_after: authorityEnds.toISOString() },
     upstream_connections: lanes.size,

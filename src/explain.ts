@@ -2,6 +2,7 @@
 // It must never resolve a name, show a value, or judge in any way but by the same functions that judge real requests.
 import { PassThrough } from 'node:stream';
 import { resolveDeclared } from './credentials/attach.ts';
+import type { ResolveCredential } from './credentials/attach.ts';
 import { overlay, plaintextTrouble } from './credentials/injection.ts';
 import { formatAuthority, parseAuthority } from './exchange/authority.ts';
 import type { Authority } from './exchange/authority.ts';
@@ -29,6 +30,8 @@ export interface Grounds {
   readonly snapshot: Snapshot;
   /** The network's step, whose guard knows the machine; asked for IP literals only, which it judges at once */
   readonly findRoute: (permit: Permit, trace: Trace, dnsMs: number) => Route | Refusal | Promise<Route | Refusal>;
+  /** Looks up the rule's credential as the door does; left out, among those that the configuration declares */
+  readonly resolve?: ResolveCredential;
 }
 
 /** The resolver for a step that judges literals only. */
@@ -54,7 +57,8 @@ export interface Explanation {
 }
 
 /** Judges the question. Where the host is a name, its addresses are not: they show only when it is resolved, which this never does. */
-export function explain(question: Question, { snapshot, findRoute }: Grounds): Explanation {
+export async function explain(question: Question, grounds: Grounds): Promise<Explanation> {
+  const { snapshot, findRoute } = grounds;
   const { ids } = snapshot.sandboxes;
   const id = question.sandbox ?? (ids.length === 1 ? ids[0] : undefined);
   const sandbox = id === undefined ? undefined : snapshot.sandboxes.byId(id);
@@ -66,7 +70,7 @@ export function explain(question: Question, { snapshot, findRoute }: Grounds): E
   const permit = permitFor(question, snapshot, sandbox);
   if (isRefusal(permit)) return refusedBy(permit);
   const walled = addressTrouble(permit, findRoute);
-  return walled === undefined ? permitted(permit, snapshot) : refusedBy(walled);
+  return walled === undefined ? permitted(permit, grounds) : refusedBy(walled);
 }
 
 /** What policy says of the way that a client takes: TLS through a CONNECT, which is judged first, plain HTTP in absolute form. */
@@ -112,9 +116,9 @@ function refusedBy({ code, detail, rule }: Refusal): Explanation {
   };
 }
 
-function permitted(permit: Permit, snapshot: Snapshot): Explanation {
+async function permitted(permit: Permit, grounds: Grounds): Promise<Explanation> {
   const { rule, wouldRefuse, intent } = permit;
-  const fields = fieldsOf(permit, snapshot);
+  const fields = await fieldsOf(permit, grounds);
   if (isRefusal(fields)) return refusedBy(fields);
   const { injection } = rule;
   const transform = injection?.transform ?? [];
@@ -136,7 +140,10 @@ function permitted(permit: Permit, snapshot: Snapshot): Explanation {
 }
 
 /** The fields of the rule's credential as it stands, or why nothing can be put on. */
-function fieldsOf(permit: Permit, snapshot: Snapshot): readonly TransformField[] | Refusal {
+async function fieldsOf(
+  permit: Permit,
+  { snapshot, resolve = resolveDeclared }: Grounds,
+): Promise<readonly TransformField[] | Refusal> {
   const { rule, sandbox } = permit;
   if (rule.injection === undefined) return [];
   const { credential, unavailable } = rule.injection;
@@ -145,9 +152,10 @@ function fieldsOf(permit: Permit, snapshot: Snapshot): readonly TransformField[]
   if (unavailable !== undefined)
     return new Refusal('credential_unavailable', `what the rule puts on cannot be resolved: ${unavailable}`, rule.id);
   if (credential === undefined) return [];
-  const resolution = resolveDeclared(credential, sandbox.id, snapshot.credentials);
+  const resolution = await resolve(credential, sandbox.id, snapshot.credentials);
   if ('fields' in resolution) return resolution.fields;
-  const detail = `the credential "${credential}" cannot be resolved: ${resolution.unavailable}`;
+  const which = resolution.unknown === true ? "the rule's credential" : `the credential "${credential}"`;
+  const detail = `${which} cannot be resolved: ${resolution.unavailable}`;
   return new Refusal('credential_unavailable', detail, rule.id);
 }
 

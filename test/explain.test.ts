@@ -20,7 +20,7 @@ async function answer(config: object, url: string, more: { method?: string; sand
   if ('problems' in parsed) throw new Error(JSON.stringify(parsed.problems));
   const result = await compileConfig(parsed.config, { generation: 1, baseDirectory: '/nowhere', env: {} });
   if ('problems' in result) throw new Error(JSON.stringify(result.problems));
-  const explanation = explain(
+  const explanation = await explain(
     { method: more.method ?? 'GET', url, sandbox: more.sandbox },
     { snapshot: result.compiled.snapshot, findRoute },
   );

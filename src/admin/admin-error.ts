@@ -16,6 +16,7 @@ export type AdminErrorCode =
   | 'config_rejected'
   | 'headers_too_large'
   | 'not_ready'
+  | 'unavailable'
   | 'internal';
 
 const STATUS = {
@@ -32,6 +33,7 @@ const STATUS = {
   config_rejected: 422,
   headers_too_large: 431,
   not_ready: 503,
+  unavailable: 503,
   internal: 500,
 } as const satisfies Record<AdminErrorCode, number>;
 

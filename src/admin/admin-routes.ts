@@ -11,11 +11,15 @@ export interface AdminRequest {
   readonly query: Readonly<Record<string, string | readonly string[]>>;
   /** Parsed JSON, `undefined` where the request has none */
   readonly body: unknown;
+  /** Header field `If-Match`, where the request has one */
+  readonly ifMatch: string | undefined;
 }
 
 /** An answer. `body` is sent as JSON, or as it is where `contentType` is given and it is a string; with status 204 nothing is. */
 export interface AdminReply {
   readonly status?: number;
+  /** Header fields beside the usual ones, lower case */
+  readonly fields?: Readonly<Record<string, string>>;
   readonly contentType?: string;
   readonly body: unknown;
 }

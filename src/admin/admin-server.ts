@@ -134,6 +134,7 @@ function addRoutes(app: FastifyInstance, routes: readonly AdminRoute[], guard: A
             params: request.params as Readonly<Record<string, string>>,
             query: request.query as Readonly<Record<string, string | readonly string[]>>,
             body: request.body,
+            ifMatch: request.headers['if-match'],
           }),
         ),
     });
@@ -154,7 +155,8 @@ function urlPattern(url: string): RegExp {
   return new RegExp(`^${segments.join('/')}$`);
 }
 
-function write(reply: FastifyReply, { status, contentType, body }: AdminReply): FastifyReply {
+function write(reply: FastifyReply, { status, fields = {}, contentType, body }: AdminReply): FastifyReply {
+  reply.headers(fields);
   if (status === 204) return reply.code(status).headers(ANSWER_FIELDS).send();
   const text = contentType !== undefined && typeof body === 'string' ? body : JSON.stringify(body ?? {});
   return reply

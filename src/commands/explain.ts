@@ -56,7 +56,7 @@ async function judgeByConfig(question: Question, options: ExplainOptions, contex
   const loaded = await loadConfig(resolve(directory, file), { env, baseDirectory: directory });
   if ('problems' in loaded) return complainOfConfig(voice, loaded.problems, file);
   const { snapshot, config } = loaded.compiled;
-  const explanation = judge(question, { snapshot, findRoute: findRouteFor(config) });
+  const explanation = await judge(question, { snapshot, findRoute: findRouteFor(config) });
   if (explanation.reason === 'credential_unavailable')
     voice.say('judged by the variables and files of this shell; --url asks the running proxy, which may have others');
   return explanation;

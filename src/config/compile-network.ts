@@ -63,12 +63,11 @@ async function compileInjection(entry: RuleEntry, path: KeyPath, context: Networ
   const { fields, unavailable } = await compileTransform(entry.transform ?? [], [...path, 'transform'], context);
   const { credential } = entry;
   if (credential === undefined && fields.length === 0 && unavailable === undefined) return undefined;
-  // An id that nobody declares may be a secret in the wrong place: it goes no further than this.
-  const declared = credential !== undefined && context.credentialIds.has(credential);
   return {
-    credential: declared ? credential : undefined,
+    // Where no entry has it, one that is stored may.
+    credential,
     transform: fields,
-    unavailable: credential === undefined || declared ? unavailable : 'its `credential` names none that is declared',
+    unavailable,
     mode: entry.mode ?? 'set',
     allowPlaintext: entry.allow_plaintext ?? false,
     keep: new Set(entry.keep ?? []),
@@ -125,8 +124,8 @@ function warnOfRule(entry: RuleEntry, path: KeyPath, { findings, credentialIds }
   }
   if (credential !== undefined && !credentialIds.has(credential)) {
     const meant = suggestKey(credential, [...credentialIds]);
-    const remedy = meant === undefined ? 'declare it in `credentials`' : `did you mean "${meant}"?`;
-    findings.warn([...path, 'credential'], `names no credential of this file, and its requests are refused; ${remedy}`);
+    const until = 'names no credential of this file, and its requests are refused until one of that id is stored';
+    findings.warn([...path, 'credential'], meant === undefined ? until : `${until}; did you mean "${meant}"?`);
   }
   for (const [index, pattern] of (entry.paths ?? []).entries()) {
     if (!/(?<![.\])])\/\*$/.test(pattern.source)) continue;

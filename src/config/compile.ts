@@ -14,7 +14,6 @@ import { Findings } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { createSandboxRegistry, tokenFaults } from './sandboxes.ts';
 import type { SandboxEntry } from './sandboxes.ts';
-import { STANDARD_STORE } from './schema.ts';
 import type { Config } from './schema.ts';
 import { NOTHING_YET, SourceReader } from './source-reader.ts';
 import type { LastGood } from './source-reader.ts';
@@ -24,6 +23,8 @@ export type { CompiledCredential } from './compile-credentials.ts';
 /** A config that can run. */
 export interface Compiled {
   readonly snapshot: Snapshot;
+  /** Of the top-level `network` */
+  readonly policy: Policy;
   readonly credentials: ReadonlyMap<string, CompiledCredential>;
   /** PEM texts of the further roots, one for each file */
   readonly upstreamCa: readonly string[];
@@ -63,7 +64,7 @@ export async function compileConfig(config: Config, options: CompileOptions): Pr
   warnOfOpenDoor(config, findings);
   if (findings.problems.length > 0) return { problems: findings.problems, watched: sources.watched };
   const snapshot: Snapshot = { generation: options.generation, sandboxes, limits: limitsOf(config), credentials };
-  const compiled = { snapshot, credentials, upstreamCa, warnings: findings.warnings, watched: sources.watched, config };
+  const compiled = { snapshot, policy, credentials, upstreamCa, warnings: findings.warnings, watched: sources.watched, config };
   return { compiled, digest: sources.digest(), lastGood: sources.lastGood };
 }
 
@@ -73,9 +74,6 @@ function reportUnavailable(config: Config, findings: Findings): void {
   }
   if (config.upstream.proxy !== null) {
     findings.problem(['upstream', 'proxy'], 'upstream.proxy is not available in this version; remove it or write null');
-  }
-  if (JSON.stringify(config.store) !== JSON.stringify(STANDARD_STORE)) {
-    findings.warn(['store'], 'nothing is stored in this version; credentials come from the config');
   }
 }
 

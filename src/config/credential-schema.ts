@@ -17,12 +17,10 @@ const members = credentialMembers({
 /** One entry of `credentials`. */
 export const credentialSchema = z.discriminatedUnion('type', [
   z.strictObject(members.bearer_token),
-  z
-    .strictObject(members.basic)
-    .refine(({ username, password }) => username !== EMPTY_SECRET || password !== EMPTY_SECRET, {
-      error: 'must not be empty together with `username`; give one of them its text',
-      path: ['password'],
-    }),
+  z.strictObject(members.basic).refine(({ username, password }) => username !== EMPTY_SECRET || password !== EMPTY_SECRET, {
+    error: 'must not be empty together with `username`; give one of them its text',
+    path: ['password'],
+  }),
   z.strictObject(members.header),
 ]);
 

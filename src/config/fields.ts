@@ -112,6 +112,8 @@ export function ipAddress() {
 }
 
 const IDENTIFIER = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
+/** A stored one may be longer, and have dots */
+const CREDENTIAL_ID = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 const ID_RULE = 'use up to 63 letters, digits, "-" and "_", a letter or digit first';
 
 /** An id of a credential or a sandbox. */
@@ -123,7 +125,7 @@ export function identifier() {
 
 /** The id of a credential where it is referred to. It is never quoted: what does not fit may be the credential itself. */
 export function credentialId() {
-  return z.string().regex(IDENTIFIER, {
+  return z.string().regex(CREDENTIAL_ID, {
     error: `is not the id of a credential; ${ID_RULE}, and write the secret under that id in \`credentials\``,
   });
 }

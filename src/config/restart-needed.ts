@@ -8,6 +8,7 @@ const FIXED_AT_START: readonly (readonly string[])[] = [
   ['listen'],
   ['admin'],
   ['ca'],
+  ['store'],
   ['audit'],
   ['log', 'level'],
   ['limits', 'header_bytes'],

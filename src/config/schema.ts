@@ -67,12 +67,15 @@ const store = z.strictObject({
     .string()
     .regex(/^(?:file:|rediss?:\/\/|postgres(?:ql)?:\/\/)./, { error: 'must begin with "file:", "redis://" or "postgresql://"' })
     .prefault('file:state/store.json')
-    .describe('Where credentials and environments made over the API are to be kept: a file, redis:// or postgresql://.'),
-  key: secretReference().prefault({ file: 'state/store-key' }).describe('Key that is to seal the records at rest.'),
+    .describe(
+      'Where credentials and environments made over the API are kept: a file, made with the first of them, or redis:// or postgresql:// for several proxies that share them.',
+    ),
+  key: secretReference()
+    .prefault({ file: 'state/store-key' })
+    .describe(
+      'Key that seals the records at rest, 32 bytes in base64 or hex. A file that is not there is made together with the store.',
+    ),
 });
-
-/** `store` where nothing is said: the only one that this version takes. */
-export const STANDARD_STORE = store.parse({});
 
 const limits = z.strictObject({
   connections: count(4096, 'Connections from sandboxes open at once. Raise it with the memory at hand.'),
@@ -148,7 +151,7 @@ export const configSchema = z.strictObject({
     .record(identifier(), credentialSchema)
     .prefault({})
     .describe('Credentials by id, for the `credential` of a rule.'),
-  store: store.prefault({}).describe('Where records made over the API are to be kept. Not available in this version.'),
+  store: store.prefault({}).describe('Where records made over the API are kept. A change needs a restart.'),
   audit: z
     .strictObject({
       path: z.string().min(1).prefault('-').describe('File that gets one JSON line for each exchange; "-" for standard output.'),

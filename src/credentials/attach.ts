@@ -28,10 +28,10 @@ export type AttachCredentials = <A extends Arrival>(
 
 /** The lookup where nothing but the configuration declares credentials. */
 export function resolveDeclared(id: string, _sandbox: string, declared: Declared): Resolution {
-  return declared.get(id) ?? { unavailable: 'no credential of this id is declared' };
+  return declared.get(id) ?? { unavailable: 'no credential of this id is declared', unknown: true };
 }
 
-/** What stands in place of a credential's id where the rule itself is at fault; no id begins with `_`. */
+/** What stands in place of a credential's id where the rule itself is at fault, or names an id that nobody knows; no id begins with `_`. */
 export const RULE_ITSELF = '_rule';
 
 /** Builds the step. `onUnavailable` hears of each failure, for the metrics: the credential's id, or RULE_ITSELF. */
@@ -62,7 +62,9 @@ export function createAttach(options: {
 
   function putOn<A extends Arrival>(route: Route<A>, injection: Injection, resolution: Resolution): Dispatch<A> {
     const credential = injection.credential ?? '';
-    if ('unavailable' in resolution) return unavailable(credential, new Error(resolution.unavailable));
+    if ('unavailable' in resolution) {
+      return unavailable(resolution.unknown === true ? RULE_ITSELF : credential, new Error(resolution.unavailable));
+    }
     const ready = prepared(injection, resolution.fields);
     if (!ready.sound) return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
     return dispatch(route, injection, ready);

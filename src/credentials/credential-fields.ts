@@ -85,22 +85,26 @@ function awsWord() {
 }
 
 function tokenUrl() {
-  return z.string().max(2048).superRefine((text, context) => {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    const trouble =
-      url?.protocol !== 'https:'
-        ? 'must be an https URL, as in "https://login.example.com/token"'
-        : url.username !== '' || url.password !== '' || url.hash !== ''
-          ? 'must hold no user, password or fragment'
-          : undefined;
-    if (trouble !== undefined) context.addIssue({ code: 'custom', message: trouble });
-  });
+  return z
+    .string()
+    .max(2048)
+    .superRefine((text, context) => {
+      const url = URL.canParse(text) ? new URL(text) : undefined;
+      const trouble =
+        url?.protocol !== 'https:'
+          ? 'must be an https URL, as in "https://login.example.com/token"'
+          : url.username !== '' || url.password !== '' || url.hash !== ''
+            ? 'must hold no user, password or fragment'
+            : undefined;
+      if (trouble !== undefined) context.addIssue({ code: 'custom', message: trouble });
+    });
 }
 
 function injectionLocation() {
   const place = z.enum(['header', 'query', 'body']);
+  const error = 'must be "header", "query" or "body", or a list of them that is not empty';
   return z
-    .union([place, z.array(place).min(1)], { error: 'must be "header", "query" or "body", or a list of them that is not empty' })
+    .union([place, z.array(place).min(1, { error })], { error })
     .transform((given) => [...new Set(typeof given === 'string' ? [given] : given)]);
 }
 
@@ -109,7 +113,10 @@ function trustedDomain() {
     if (text === '*') {
       context.addIssue({ code: 'custom', message: 'must not be "*": name the hosts that may get the value' });
     } else if (parseHost(text.replace(/^\*\./, '')) === undefined) {
-      context.addIssue({ code: 'custom', message: `${shownKey(text)} is not a host; write it like "api.example.com" or "*.example.com"` });
+      context.addIssue({
+        code: 'custom',
+        message: `${shownKey(text)} is not a host; write it like "api.example.com" or "*.example.com"`,
+      });
     }
   });
 }

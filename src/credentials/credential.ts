@@ -15,7 +15,7 @@ export type Credential =
   | { readonly type: 'header'; readonly headers: Readonly<Record<string, Secret>> }
   | {
       readonly type: 'oauth2';
-      readonly client_id: Secret;
+      readonly client_id: string;
       readonly client_secret: Secret;
       readonly refresh_token: Secret;
       readonly token_url: string;
@@ -29,7 +29,7 @@ export type Credential =
     }
   | {
       readonly type: 'aws_sigv4';
-      readonly access_key_id: Secret;
+      readonly access_key_id: string;
       readonly secret_access_key: Secret;
       readonly session_token: Secret | undefined;
       readonly region: string;
@@ -43,7 +43,9 @@ export type CredentialType = Credential['type'];
 export type PlainCredential = Extract<Credential, { type: 'bearer_token' | 'basic' | 'header' }>;
 
 /** The fields that a credential puts on, with the bare values in them. */
-export function fieldsOf(credential: PlainCredential): Extract<Resolution, { fields: unknown }> | { readonly unavailable: string } {
+export function fieldsOf(
+  credential: PlainCredential,
+): Extract<Resolution, { fields: unknown }> | { readonly unavailable: string } {
   switch (credential.type) {
     case 'bearer_token':
       return bearerFields(credential);

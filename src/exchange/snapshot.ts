@@ -45,6 +45,8 @@ export const DEFAULT_SANDBOX = 'default';
 export interface SandboxRegistry {
   /** False: the one sandbox is DEFAULT_SANDBOX, and no token is asked for */
   readonly required: boolean;
+  /** Whether a token that is shown counts although none is asked for: then it names a sandbox, or it is wrong */
+  readonly heedsTokens?: boolean;
   /** By the credentials of Proxy-Authorization; `undefined` where they fit no sandbox. Constant time. */
   byToken(proxyAuthorization: string): Sandbox | undefined;
   /** By the address the connection came from. */
@@ -59,7 +61,12 @@ export interface SandboxRegistry {
  * cannot. The same object as long as nothing has changed.
  */
 export type Resolution =
-  { readonly fields: readonly TransformField[]; readonly secrets?: readonly Secret[] } | { readonly unavailable: string };
+  | { readonly fields: readonly TransformField[]; readonly secrets?: readonly Secret[] }
+  | {
+      readonly unavailable: string;
+      /** Nobody knows the id: it may be a secret in the wrong place, and is not to be repeated */
+      readonly unknown?: true;
+    };
 
 /** The live configuration as one exchange sees it. */
 export interface Snapshot {

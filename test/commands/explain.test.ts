@@ -101,7 +101,7 @@ describe('explain', () => {
     {
       name: 'a credential that the config does not hold',
       target: 'https://stored.test/',
-      detail: /names none that is declared/,
+      detail: /the rule's credential cannot be resolved: no credential of this id is declared/,
     },
     {
       name: 'a credential that is unavailable here',

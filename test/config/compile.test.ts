@@ -194,13 +194,15 @@ describe('a warning', () => {
       'a credential that no entry names',
       allow('{ domain: a.example, credential: hunter2 }'),
       [
-        'network.allowlist[0].credential: names no credential of this file, and its requests are refused; declare it in `credentials`',
+        'network.allowlist[0].credential: names no credential of this file, and its requests are refused until one of that id is stored',
       ],
     ],
     [
       'a credential that is misspelt',
       `${allow('{ domain: a.example, credential: githbu }')}\ncredentials: { github: { type: bearer_token, token: a } }`,
-      ['network.allowlist[0].credential: names no credential of this file, and its requests are refused; did you mean "github"?'],
+      [
+        'network.allowlist[0].credential: names no credential of this file, and its requests are refused until one of that id is stored; did you mean "github"?',
+      ],
     ],
     [
       'an address inside the walls that is not opened',
@@ -521,14 +523,11 @@ describe('a secret that is removed for good', () => {
 });
 
 describe("a rule's credential", () => {
-  it('that nobody declares goes no further than the file, for it may be the secret itself', async () => {
+  it('that nobody declares is left to the store, and in no warning, for it may be the secret itself', async () => {
     const result = await compiled('network: { allowlist: [{ domain: a.example, credential: hunter2 }] }');
     const [rule] = rules(result, 'a.example');
-    expect(rule?.injection).toMatchObject({
-      credential: undefined,
-      unavailable: 'its `credential` names none that is declared',
-    });
-    expect(JSON.stringify([rule, result.warnings])).not.toContain('hunter2');
+    expect(rule?.injection).toMatchObject({ credential: 'hunter2', unavailable: undefined });
+    expect(JSON.stringify(result.warnings)).not.toContain('hunter2');
   });
 });
 

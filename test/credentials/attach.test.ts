@@ -330,7 +330,7 @@ describe('a credential that cannot be had', () => {
     const sent = (declared: ReadonlyMap<string, Resolution>) => (step(route, declared) as Dispatch).fields;
     expect(fieldValues(sent(declaring('old')), 'authorization')).toEqual(['old']);
     expect(fieldValues(sent(declaring('new')), 'authorization')).toEqual(['new']);
-    expect(() => sent(new Map())).toThrow('the credential "github" cannot be resolved');
+    expect(() => sent(new Map())).toThrow('what the rule puts on cannot be resolved');
   });
 
   it('waits for one that must be fetched, for the sandbox that asks', async () => {

@@ -55,6 +55,7 @@ export async function startHouse(
     admin: { listen: '127.0.0.1:0', token: { file: join(folder, 'admin-token') } },
     ca: { certificate: join(folder, 'public', 'ca.pem'), key: join(folder, 'ca.key') },
     audit: { path: join(folder, 'audit.ndjson') },
+    store: { uri: `file:${join(folder, 'store.json')}`, key: { file: join(folder, 'store-key') } },
   };
   await writeFile(configPath, JSON.stringify({ ...base, ...config }));
   const outcomes: Outcome[] = [];

@@ -131,6 +131,7 @@ function configOf(folder: string, { upstream, upstreamCa, tokenFile }: Parts): u
       ],
     },
     credentials: { demo: { type: 'bearer_token', token: { file: tokenFile } } },
+    store: { uri: `file:${join(folder, 'store.json')}`, key: { file: join(folder, 'store-key') } },
     audit: { path: join(folder, 'audit.log') },
     upstream: { ca: [upstreamCa] },
   };

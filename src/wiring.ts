@@ -1,0 +1,127 @@
+// The second half of the composition root: what is kept over the admin API. It opens the store, lays the vault over it, adds the
+// REST resources that write to it, and tells how all of that is. Nothing here decides about a request.
+import type { AdminRoute } from './admin/admin-routes.ts';
+import { credentialsRoutes } from './admin/credentials-routes.ts';
+import type { LiveConfig } from './config/live-config.ts';
+import { readNew, readPatch, view } from './credentials/stored-credential.ts';
+import { createVault, PLAIN_MAKERS } from './credentials/vault.ts';
+import type { Vault } from './credentials/vault.ts';
+import type { Logger } from './foundation/logger.ts';
+import type { Metrics } from './record/metrics.ts';
+import { openOnDemand } from './store/on-demand.ts';
+import type { RecordStore } from './store/record-store.ts';
+
+/** What is kept, and the ways to it. */
+export interface Kept {
+  readonly records: RecordStore;
+  readonly vault: Vault;
+  /** The REST resources */
+  readonly routes: readonly AdminRoute[];
+  /** What is not live of it, in a few words each */
+  missing(): readonly string[];
+  /** For `/v1/status`; asks the store. Never rejects. */
+  status(): Promise<KeptStatus>;
+  close(): Promise<void>;
+}
+
+/** One credential in `/v1/status`. Never holds a secret. */
+export interface CredentialStatus {
+  readonly id: string;
+  readonly type: unknown;
+  readonly source: 'config' | 'store';
+  readonly health: 'ok' | 'unavailable' | 'unused';
+  readonly reason?: string;
+  readonly expires_at?: string;
+}
+
+/** What `/v1/status` tells of what is kept. */
+export interface KeptStatus {
+  readonly credentials: readonly CredentialStatus[];
+  readonly store: { readonly health: 'ok' | 'away'; readonly reason?: string; readonly since?: string };
+}
+
+/** What opening needs. */
+export interface KeptOptions {
+  readonly live: LiveConfig;
+  readonly env: NodeJS.ProcessEnv;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}
+
+/** Stored credentials that `/v1/status` lists at most; the REST resource has them all. */
+const MOST_LISTED = 1_000;
+
+/** Opens the store that the config names. Rejects with one line where it cannot be used or its key is another one. */
+export async function openKept({ live, env, metrics, log }: KeptOptions): Promise<Kept> {
+  const { uri, key } = live.current().config.store;
+  if (key.kind === 'text') throw new Error('internal error: the key of the store stands in the config');
+  const records = await openOnDemand({ uri, key, env, baseDirectory: process.cwd(), log });
+  const vault = createVault({
+    records,
+    makers: PLAIN_MAKERS,
+    onEnd: (id, endsAt) => metrics.credentialExpiry(id, endsAt === undefined ? undefined : endsAt / 1000),
+  });
+  const routes = credentialsRoutes({
+    records,
+    readNew,
+    readPatch,
+    view,
+    declared: (id) => live.current().credentials.has(id),
+    changed: (id) => vault.forget(id),
+  });
+  return {
+    records,
+    vault,
+    routes,
+    missing: () => {
+      const health = records.health();
+      return health.ok ? [] : [`store (${health.why})`];
+    },
+    status: () => statusOf(live, records, vault),
+    close: async () => {
+      vault.close();
+      await records.close();
+    },
+  };
+}
+
+async function statusOf(live: LiveConfig, records: RecordStore, vault: Vault): Promise<KeptStatus> {
+  const declared = live.current().credentials;
+  const ofConfig = [...declared.values()].map((credential): CredentialStatus => {
+    const { id, type } = credential;
+    const health =
+      'unavailable' in credential
+        ? { health: 'unavailable' as const, reason: credential.unavailable }
+        : { health: 'ok' as const };
+    return { id, type, source: 'config', ...health };
+  });
+  const stored = await listStored(records, vault, (id) => declared.has(id));
+  const health = records.health();
+  const store = health.ok
+    ? { health: 'ok' as const }
+    : { health: 'away' as const, reason: health.why, since: new Date(health.since).toISOString() };
+  return { credentials: [...ofConfig, ...stored], store };
+}
+
+async function listStored(records: RecordStore, vault: Vault, declared: (id: string) => boolean): Promise<CredentialStatus[]> {
+  try {
+    const page = await records.list('credentials', { limit: MOST_LISTED });
+    const listed = page.records.map((record): CredentialStatus => {
+      const health = declared(record.id)
+        ? { health: 'unavailable' as const, reason: 'the config declares this id, and comes first' }
+        : vault.health(record);
+      return { id: record.id, type: view(record)['type'], source: 'store', ...health };
+    });
+    const broken = page.broken.map((id): CredentialStatus => ({
+      id,
+      type: 'unknown',
+      source: 'store',
+      health: 'unavailable',
+      reason: 'its record does not open',
+    }));
+    return [...listed, ...broken];
+  } catch {
+    // The store's own health says why.
+    return [];
+  }
+}
