@@ -1,6 +1,7 @@
 // Patterns that people write: RE2 syntax, linear time, always matched against the whole text (faults B02, M10).
 // No other regular expression that an operator wrote may reach the running door, nor one of a hooks file the runner.
-import RE2 from 're2';
+import { createRequire } from 'node:module';
+import type RE2Class from 're2';
 
 /** A compiled pattern. */
 export interface Pattern {
@@ -8,9 +9,13 @@ export interface Pattern {
   matches(text: string): boolean;
 }
 
+/** Loaded with the first pattern: it is native code, and a hook-runner whose matchers are plain names starts without it. */
+let loaded: typeof RE2Class | undefined;
+
 /** Compiles an RE2 pattern for whole match. The problem names what RE2 said. */
 export function compilePattern(source: string): Pattern | { readonly problem: string } {
   try {
+    const RE2 = (loaded ??= createRequire(import.meta.url)('re2') as typeof RE2Class);
     const plain = unquoted(source);
     // On its own first, so that no parenthesis in it can close the group that holds it to the whole text.
     new RE2(plain, 'u');

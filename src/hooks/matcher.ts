@@ -4,11 +4,17 @@ import { compilePattern } from '../foundation/pattern.ts';
 import type { Matcher } from './words.ts';
 
 const EVERY_TOOL: ReadonlySet<string> = new Set(['', '*']);
+/** Names with `|` between: as a pattern and as a list they mean the same, and the list needs no engine. */
+const NAMES_WITH_BARS = /^\w+(?:\|\w+)*$/;
 const NAMES_ALONE = /^[A-Za-z0-9_\-,| ]*$/;
 
 /** RE2 against the whole name. Absent, `""` and `"*"` are every tool. */
 export function wholeMatcher(source: string | undefined): Matcher {
   if (source === undefined || EVERY_TOOL.has(source)) return { source, problem: undefined, matches: () => true };
+  if (NAMES_WITH_BARS.test(source)) {
+    const names = new Set(source.split('|'));
+    return { source, problem: undefined, matches: (tool) => names.has(tool) };
+  }
   const pattern = compilePattern(source);
   if ('problem' in pattern) return never(source, pattern.problem);
   return { source, problem: undefined, matches: (tool) => pattern.matches(tool) };
