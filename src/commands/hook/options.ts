@@ -36,11 +36,6 @@ export const PLACE_OPTIONS: Readonly<Record<string, HookOption>> = {
 
 /** Options of an event. */
 export const EVENT_OPTIONS: Readonly<Record<string, HookOption>> = {
-  environment: {
-    kind: 'value',
-    value: 'id',
-    help: "an environment's hooks as the proxy keeps them, and none that would be found; needs --admin",
-  },
   proxy: { kind: 'value', value: 'url', help: 'where HTTP hooks leave through; default: HTTPS_PROXY or ALL_PROXY' },
   ca: { kind: 'list', value: 'file', help: "the proxy's CA, PEM; may be repeated; default: SSL_CERT_FILE" },
   direct: { kind: 'switch', help: 'HTTP hooks leave without a proxy: the network itself leads through the door' },
