@@ -14,6 +14,7 @@ import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
 import type { Host } from './exchange/authority.ts';
 import { Refusal } from './exchange/codes.ts';
+import type { Snapshot } from './exchange/snapshot.ts';
 import type { Outcome } from './exchange/trace.ts';
 import { explain, NO_RESOLVER } from './explain.ts';
 import type { Explanation, Question } from './explain.ts';
@@ -102,9 +103,10 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
   const undo: (() => Promise<void>)[] = [() => live.close()];
   try {
-    const kept = await openKept({ live, env, metrics, log });
+    const stage: Stage = { phase: 'opening', proxy: live.current().config.listen.proxy };
+    const kept = await openKept({ live, env, metrics, log, proxyAt: () => stage.proxy });
     undo.push(() => kept.close());
-    return await openDoors({ ...options, live, lanes, metrics, undo, kept, stage: { phase: 'opening' } });
+    return await openDoors({ ...options, live, lanes, metrics, undo, kept, stage });
   } catch (error) {
     for (const close of undo.reverse()) await close();
     throw error;
@@ -124,6 +126,8 @@ interface Rooms extends AppOptions {
 /** How far the process has come: readiness and the doors look at it. */
 interface Stage {
   phase: 'opening' | 'open' | 'shutting down';
+  /** Where the proxy listens, or will */
+  proxy: { readonly host: string; readonly port: number };
 }
 
 async function openDoors(rooms: Rooms): Promise<App> {
@@ -157,7 +161,7 @@ async function openDoors(rooms: Rooms): Promise<App> {
   const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
   const { resolve } = rooms.kept.vault;
   const ask = (question: Question): Promise<Explanation> =>
-    explain(question, { snapshot: live.current().snapshot, findRoute, resolve });
+    explain(question, { snapshot: snapshotOf(rooms), findRoute, resolve });
   // Before the door, so that the guard knows it when the first request comes, and open until the door is shut, for whoever watches that.
   const admin = await openAdmin(rooms, {
     token,
@@ -176,8 +180,14 @@ async function openDoors(rooms: Rooms): Promise<App> {
     return Promise.resolve();
   });
   undo.push(() => proxy.close(live.current().snapshot.limits.drainMs));
+  rooms.stage.proxy = proxy;
   rooms.stage.phase = 'open';
   return appOver(rooms, { proxy, admin, audit, explain: ask });
+}
+
+/** The config in force with the stored environments among its sandboxes. */
+function snapshotOf({ live, kept }: Rooms): Snapshot {
+  return kept.environments.over(live.current());
 }
 
 /** What the guard denies even where every range is open is the proxy's own. */
@@ -230,7 +240,7 @@ async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
 const SHUTTING_DOWN = new Refusal('shutting_down', 'this proxy is shutting down and takes no further request');
 
 function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => void): Steps {
-  const { live, lanes, metrics, stage } = rooms;
+  const { lanes, metrics, stage } = rooms;
   const resolver = rooms.resolver ?? systemResolver();
   const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
@@ -247,7 +257,7 @@ function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => vo
     onClose: () => metrics.connectionClosed('upstream'),
   });
   return {
-    snapshot: () => live.current().snapshot,
+    snapshot: () => snapshotOf(rooms),
     readIntent: (arrival, limits) => (stage.phase === 'shutting down' ? SHUTTING_DOWN : readIntent(arrival, limits)),
     identify,
     decide,
@@ -312,12 +322,13 @@ function notReady({ stage, kept, now = Date.now }: Rooms, authorityEnds: Date): 
 }
 
 async function status({ live, lanes, version, kept }: Rooms, authorityEnds: Date): Promise<unknown> {
-  const { credentials, store } = await kept.status();
+  const { credentials, environments, store } = await kept.status();
   const { snapshot, warnings } = live.current();
   return {
     version,
     generation: snapshot.generation,
     sandboxes: snapshot.sandboxes.ids,
+    environments,
     credentials,
     store,
     warnings,

@@ -10,6 +10,7 @@ import { CODES, isRefusal, Refusal } from './exchange/codes.ts';
 import type { Code } from './exchange/codes.ts';
 import type { ReplyPort } from './exchange/reply-port.ts';
 import type { InjectionMode, TransformField } from './exchange/rule.ts';
+import { DEFAULT_SANDBOX } from './exchange/snapshot.ts';
 import type { Snapshot } from './exchange/snapshot.ts';
 import type { Arrival, Permit, Route, Sandbox } from './exchange/stages.ts';
 import { Trace } from './exchange/trace.ts';
@@ -60,7 +61,8 @@ export interface Explanation {
 export async function explain(question: Question, grounds: Grounds): Promise<Explanation> {
   const { snapshot, findRoute } = grounds;
   const { ids } = snapshot.sandboxes;
-  const id = question.sandbox ?? (ids.length === 1 ? ids[0] : undefined);
+  const only = ids.length === 1 ? ids[0] : undefined;
+  const id = question.sandbox ?? (snapshot.sandboxes.required ? only : DEFAULT_SANDBOX);
   const sandbox = id === undefined ? undefined : snapshot.sandboxes.byId(id);
   if (sandbox === undefined) {
     const known = ids.join(', ');

@@ -2,6 +2,11 @@
 // REST resources that write to it, and tells how all of that is. Nothing here decides about a request.
 import type { AdminRoute } from './admin/admin-routes.ts';
 import { credentialsRoutes } from './admin/credentials-routes.ts';
+import { environmentsRoutes } from './admin/environments-routes.ts';
+import { readEnvironmentBody } from './config/environment-body.ts';
+import { environmentValue, environmentView, newEnvironmentId, newProxyToken, sourcesIdOf } from './config/environment-record.ts';
+import { createEnvironments } from './config/environments.ts';
+import type { Environments, EnvironmentState } from './config/environments.ts';
 import type { LiveConfig } from './config/live-config.ts';
 import { readNew, readPatch, view } from './credentials/stored-credential.ts';
 import { createVault, PLAIN_MAKERS } from './credentials/vault.ts';
@@ -15,6 +20,8 @@ import type { RecordStore } from './store/record-store.ts';
 export interface Kept {
   readonly records: RecordStore;
   readonly vault: Vault;
+  /** The sandboxes that are stored */
+  readonly environments: Environments;
   /** The REST resources */
   readonly routes: readonly AdminRoute[];
   /** What is not live of it, in a few words each */
@@ -37,6 +44,7 @@ export interface CredentialStatus {
 /** What `/v1/status` tells of what is kept. */
 export interface KeptStatus {
   readonly credentials: readonly CredentialStatus[];
+  readonly environments: readonly EnvironmentState[];
   readonly store: { readonly health: 'ok' | 'away'; readonly reason?: string; readonly since?: string };
 }
 
@@ -46,13 +54,15 @@ export interface KeptOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly metrics: Metrics;
   readonly log: Logger;
+  /** Where sandboxes reach the proxy; asked when it listens */
+  readonly proxyAt: () => { readonly host: string; readonly port: number };
 }
 
 /** Stored credentials that `/v1/status` lists at most; the REST resource has them all. */
 const MOST_LISTED = 1_000;
 
 /** Opens the store that the config names. Rejects with one line where it cannot be used or its key is another one. */
-export async function openKept({ live, env, metrics, log }: KeptOptions): Promise<Kept> {
+export async function openKept({ live, env, metrics, log, proxyAt }: KeptOptions): Promise<Kept> {
   const { uri, key } = live.current().config.store;
   if (key.kind === 'text') throw new Error('internal error: the key of the store stands in the config');
   const records = await openOnDemand({ uri, key, env, baseDirectory: process.cwd(), log });
@@ -61,7 +71,10 @@ export async function openKept({ live, env, metrics, log }: KeptOptions): Promis
     makers: PLAIN_MAKERS,
     onEnd: (id, endsAt) => metrics.credentialExpiry(id, endsAt === undefined ? undefined : endsAt / 1000),
   });
-  const routes = credentialsRoutes({
+  const environments = createEnvironments({ records, log });
+  await environments.look();
+  environments.watch();
+  const credentials = credentialsRoutes({
     records,
     readNew,
     readPatch,
@@ -69,23 +82,61 @@ export async function openKept({ live, env, metrics, log }: KeptOptions): Promis
     declared: (id) => live.current().credentials.has(id),
     changed: (id) => vault.forget(id),
   });
+  const routes = [...credentials, ...environmentRoutesOver({ records, environments, live, proxyAt })];
   return {
     records,
     vault,
+    environments,
     routes,
     missing: () => {
       const health = records.health();
       return health.ok ? [] : [`store (${health.why})`];
     },
-    status: () => statusOf(live, records, vault),
+    status: async () => ({ ...(await statusOf(live, records, vault)), environments: environments.states() }),
     close: async () => {
+      environments.close();
       vault.close();
       await records.close();
     },
   };
 }
 
-async function statusOf(live: LiveConfig, records: RecordStore, vault: Vault): Promise<KeptStatus> {
+interface EnvironmentParts extends Pick<KeptOptions, 'live' | 'proxyAt'> {
+  readonly records: RecordStore;
+  readonly environments: Environments;
+}
+
+function environmentRoutesOver({ records, environments, live, proxyAt }: EnvironmentParts): readonly AdminRoute[] {
+  return environmentsRoutes({
+    records,
+    read: readEnvironmentBody,
+    newId: newEnvironmentId,
+    newToken: newProxyToken,
+    value: environmentValue,
+    view: environmentView,
+    sourcesIdOf,
+    proxyUrl: (id, token) => {
+      const { host, port } = proxyAt();
+      return `http://${id}:${token}@${reachable(host)}:${port}`;
+    },
+    credentialType: async (id) => {
+      const declared = live.current().credentials.get(id);
+      if (declared !== undefined) return declared.type;
+      const type = (await records.get('credentials', id))?.value['type'];
+      return typeof type === 'string' ? type : undefined;
+    },
+    changed: (record) => environments.changed(record),
+    removed: (id) => environments.removed(id),
+  });
+}
+
+/** A listener on every interface is reached at loopback from here; from elsewhere, whoever makes the environment knows better. */
+function reachable(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1';
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+async function statusOf(live: LiveConfig, records: RecordStore, vault: Vault): Promise<Omit<KeptStatus, 'environments'>> {
   const declared = live.current().credentials;
   const ofConfig = [...declared.values()].map((credential): CredentialStatus => {
     const { id, type } = credential;

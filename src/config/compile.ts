@@ -10,6 +10,7 @@ import { compileCredentials } from './compile-credentials.ts';
 import type { CompiledCredential } from './compile-credentials.ts';
 import { compileNetwork } from './compile-network.ts';
 import type { NetworkContext } from './compile-network.ts';
+import { boundIn } from './environment-body.ts';
 import { Findings } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { createSandboxRegistry, tokenFaults } from './sandboxes.ts';
@@ -99,7 +100,11 @@ async function compileSandboxes(config: Config, policy: Policy, context: Network
         findings.problem([...path, 'sources', index], `"${range.key}" is a source of sandbox "${twin}" too; give each its own`);
       } else ranges.set(range.key, id);
     }
-    entries.push({ sandbox: { id, policy: own }, token: tokens.get(id), sources: entry.sources ?? [] });
+    entries.push({
+      sandbox: { id, policy: own, bound: new Set(boundIn(entry.env)) },
+      token: tokens.get(id),
+      sources: entry.sources ?? [],
+    });
   }
   reportTokens(tokens, findings);
   return createSandboxRegistry(entries, policy);

@@ -68,8 +68,8 @@ function tokenIndex(entries: readonly SandboxEntry[]): (proxyAuthorization: stri
   };
 }
 
-/** The password of Basic, whatever its user name, or the token of Bearer (RFC 7617, RFC 6750). */
-function presentedToken(proxyAuthorization: string): Buffer | undefined {
+/** The token in a Proxy-Authorization: the password of Basic, whatever its user name, or that of Bearer (RFC 7617, RFC 6750); `undefined` where there is none. */
+export function presentedToken(proxyAuthorization: string): Buffer | undefined {
   const parts = /^(basic|bearer) +([A-Za-z0-9+/._~=-]+) *$/i.exec(proxyAuthorization);
   const [, scheme, text] = parts ?? [];
   if (scheme === undefined || text === undefined) return undefined;

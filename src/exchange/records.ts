@@ -2,7 +2,7 @@
 // how and where is its own business. A value may hold secrets: it must never go into an answer, an error or a log as it is.
 
 /** What is kept. */
-export type RecordKind = 'credentials' | 'environments';
+export type RecordKind = 'credentials' | 'environments' | 'sources' | 'tokens';
 
 /** What a record holds. */
 export type JsonObject = Readonly<Record<string, unknown>>;

@@ -106,6 +106,8 @@ export interface Intent<A extends Arrival = Arrival> {
 export interface Sandbox {
   readonly id: string;
   readonly policy: Policy;
+  /** Ids of the credentials that variables of its environment stand for; left out: it was given no environment */
+  readonly bound?: ReadonlySet<string>;
 }
 
 /** What policy allows. Carries all that later steps need, so that nobody asks the policy twice. Made by policy. */

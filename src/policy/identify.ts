@@ -15,6 +15,8 @@ export function identify(intent: Intent, registry: SandboxRegistry): Sandbox | R
 }
 
 function known(registry: SandboxRegistry, identity: string | undefined, client: string): Sandbox | undefined {
-  if (!registry.required) return registry.byId(DEFAULT_SANDBOX);
-  return identity === undefined ? registry.bySource(client) : registry.byToken(identity);
+  const { required, heedsTokens = false } = registry;
+  // A token that is wrong is not forgiven because nobody had to show one: it may be that of a sandbox that is no more.
+  if (identity !== undefined && (required || heedsTokens)) return registry.byToken(identity);
+  return required ? registry.bySource(client) : registry.byId(DEFAULT_SANDBOX);
 }

@@ -14,7 +14,7 @@ import { seal, sealKey, unseal } from './seal.ts';
 import { StoreAway, StoreBroken, StoreConflict } from './store-error.ts';
 
 /** What the store keeps. */
-export const RECORD_KINDS = ['credentials', 'environments'] as const;
+export const RECORD_KINDS = ['credentials', 'environments', 'sources', 'tokens'] as const;
 
 /** One of them. */
 export type RecordKind = (typeof RECORD_KINDS)[number];
