@@ -12,8 +12,7 @@ import { readEvent } from './read-event.ts';
 import type { ReportRuns } from './report-runs.ts';
 import { runCommand } from './run-command.ts';
 import { runEvent } from './run-event.ts';
-import { createRunHttp } from './run-http.ts';
-import type { RunHttp } from './run-http.ts';
+import type { HttpOptions, RunHttp } from './run-http.ts';
 import type { Tools } from './tools.ts';
 import type {
   DialectName,
@@ -114,7 +113,7 @@ export async function runHooks<E extends EventName>(
 /** Makes a runner. Hooks files are read anew for each event, unless `hooks` is given. */
 export function createHooks(options: HookOptions = {}): Hooks {
   const workspace = resolve(options.workspace ?? process.cwd());
-  const http = createRunHttp({ ...options, env: options.env ?? process.env });
+  const http = httpWhenAsked({ ...options, env: options.env ?? process.env });
   return {
     run: async (name, payload) => {
       const set = options.hooks ?? loadHooks({ ...options, workspace, home: options.home ?? homedir() });
@@ -127,6 +126,24 @@ export function createHooks(options: HookOptions = {}): Hooks {
       return runRead(event, set, { options, workspace, http });
     },
     close: () => http.close(),
+  };
+}
+
+/** Loaded with the first http handler: most runs have none, and a runtime waits for the start. */
+function httpWhenAsked(options: HttpOptions): RunHttp {
+  let made: Promise<RunHttp> | undefined;
+  let closed = false;
+  return {
+    run: async (...asked) => {
+      made ??= import('./run-http.ts').then(({ createRunHttp }) => createRunHttp(options));
+      const http = await made;
+      if (closed) await http.close();
+      return http.run(...asked);
+    },
+    close: async () => {
+      closed = true;
+      await (await made)?.close();
+    },
   };
 }
 
