@@ -205,6 +205,7 @@ function readStop(object: JsonObject): HookAnswer | HookFailure {
  * and is in the workspace, the workspace, as another text says. Looks at the disk for that.
  */
 function directory(rule: HookRule, _event: HookEvent, command: string, workspace: string): string {
+  if (rule.root !== undefined) return join(rule.root, HOOK_FOLDERS[0]);
   const folder = dirname(rule.file);
   const path = relativePath(command);
   if (path === undefined || existsSync(join(folder, path))) return folder;

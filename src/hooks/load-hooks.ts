@@ -87,10 +87,17 @@ function realPath(path: string): string {
   }
 }
 
-interface ReadFile {
+/** A hooks file that was read. With an `error` among the problems there are no rules. */
+export interface ReadFile {
   readonly dialect: DialectName | undefined;
   readonly rules: readonly HookRule[];
   readonly problems: readonly HookProblem[];
+}
+
+/** Reads a hooks file whose text is at hand; `path` is its name in problems and lines. Never throws. */
+export function readHooksText(path: string, text: string, dialect?: DialectName): ReadFile {
+  const read = readFile(path, { text }, dialect);
+  return read.problems.some(({ severity }) => severity === 'error') ? { ...read, rules: [] } : read;
 }
 
 function readFile(path: string, found: ReturnType<typeof readHookFile>, forced: DialectName | undefined): ReadFile {

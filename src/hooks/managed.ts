@@ -60,7 +60,7 @@ export const managed: Dialect = {
   },
   readAnswer,
   // The page's own samples call scripts by absolute path; where a relative one starts is ours to say.
-  directory: (rule, _event, _command, workspace) => (rule.file === SYSTEM_FILE ? '/' : workspace),
+  directory: (rule, _event, _command, workspace) => rule.root ?? (rule.file === SYSTEM_FILE ? '/' : workspace),
   variables: () => ({}),
   word,
 };

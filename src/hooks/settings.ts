@@ -85,7 +85,8 @@ export const settings: Dialect = {
   readPayload,
   withArguments: (payload, args) => ({ ...payload, tool_input: present(args) }),
   readAnswer,
-  directory: (_rule, { payload }, _command, workspace) => {
+  directory: (rule, { payload }, _command, workspace) => {
+    if (rule.root !== undefined) return rule.root;
     const folder = textOf(payload.cwd);
     return folder !== undefined && isAbsolute(folder) ? folder : workspace;
   },

@@ -84,6 +84,8 @@ export interface Matcher {
 export interface HookRule {
   /** Absolute path of its file */
   readonly file: string;
+  /** The folder that stands for `/`, where the file came with an environment and lies there */
+  readonly root?: string;
   readonly dialect: DialectName;
   readonly group: string;
   readonly event: EventName;

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
 import { dialects } from '../../hooks/dialects.ts';
 import type { Dialect } from '../../hooks/dialect.ts';
+import type { EnvironmentHooks } from '../../hooks/environment-hooks.ts';
 import { createHooks } from '../../hooks/index.ts';
 import type { HookOptions, HookResult } from '../../hooks/index.ts';
 import { openHookLedger } from '../../hooks/ledger.ts';
@@ -25,6 +26,8 @@ export interface RunOptions extends PlaceOptions {
   readonly maxContinuations?: string;
   readonly admin?: string;
   readonly tokenFile?: string;
+  /** Id of the environment whose hooks are run, and none that would be found */
+  readonly environment?: string;
 }
 
 /** Largest payload, octets. */
@@ -33,9 +36,11 @@ const LARGEST_PAYLOAD = 16 * 1024 * 1024;
 /** Runs an event. Exit 0 with the decision on stdout; 2 where input or options make no sense, a denying decision on stdout all the same. */
 export async function run(name: string, options: RunOptions): Promise<number> {
   const event = name as EventName;
+  let kept: EnvironmentHooks | undefined;
   try {
     const payload = await readPayload();
-    const { hookOptions, reported } = prepare(options);
+    kept = await environmentOf(options);
+    const { hookOptions, reported } = prepare(options, kept);
     const hooks = createHooks(hookOptions);
     // Whether the payload is one of the event's is for the reader of events to say.
     const result = await hooks.run(event, payload as never);
@@ -48,7 +53,25 @@ export async function run(name: string, options: RunOptions): Promise<number> {
     say(JSON.stringify(refusalOf(event, options, message)));
     process.stderr.write(`sallyport-hook: ${showUnseen(message)}\n`);
     return EXIT.usage;
+  } finally {
+    kept?.close();
   }
+}
+
+/** The hooks of an environment, where one is named: out of the sandbox's reach. */
+async function environmentOf(options: RunOptions): Promise<EnvironmentHooks | undefined> {
+  const { environment: id, dialect } = options;
+  if (id === undefined) return undefined;
+  if (options.hooks !== undefined || options.plugin !== undefined)
+    throw new TypeError('--environment takes its hooks from there alone; leave --hooks and --plugin out');
+  const { admin, token } = adminOf(options) ?? {};
+  if (admin === undefined || token === undefined)
+    throw new TypeError('--environment needs --admin and --token-file: its hooks are kept by the proxy');
+  const [{ fetchEnvironment }, { openEnvironmentHooks }] = await Promise.all([
+    import('../../hooks/fetch-environment.ts'),
+    import('../../hooks/environment-hooks.ts'),
+  ]);
+  return openEnvironmentHooks(id, await fetchEnvironment({ id, admin, token }), dialect);
 }
 
 function say(line: string): void {
@@ -67,7 +90,10 @@ async function readPayload(): Promise<unknown> {
   }
 }
 
-function prepare(options: RunOptions): { readonly hookOptions: HookOptions; readonly reported: Promise<boolean>[] } {
+function prepare(
+  options: RunOptions,
+  kept: EnvironmentHooks | undefined,
+): { readonly hookOptions: HookOptions; readonly reported: Promise<boolean>[] } {
   const { tools, problems } = toolsOf(options);
   const broken = problems.find(({ severity }) => severity === 'error');
   if (broken !== undefined) throw new TypeError(`the tool registry cannot be used: ${problemText(broken)}`);
@@ -76,7 +102,7 @@ function prepare(options: RunOptions): { readonly hookOptions: HookOptions; read
   const report = reportOf(options);
   const hookOptions: HookOptions = {
     workspace: workspaceOf(options),
-    hooks: hooksOf(options),
+    hooks: kept?.hooks ?? hooksOf(options),
     tools,
     ca: options.ca?.map(readCa) ?? rootsOfTheEnvironment(),
     signal: toldToEnd(),
@@ -99,12 +125,17 @@ function keep<T>(list: Promise<T>[], promise: Promise<T>): Promise<T> {
 }
 
 function reportOf(options: RunOptions): ReportRuns | undefined {
+  const place = adminOf(options);
+  return place === undefined ? undefined : createReport(place);
+}
+
+function adminOf(options: RunOptions): { readonly admin: string; readonly token: string } | undefined {
   const admin = options.admin ?? setting('SALLYPORT_ADMIN_URL');
   const tokenFile = options.tokenFile ?? setting('SALLYPORT_ADMIN_TOKEN_FILE');
   if (admin === undefined) return undefined;
   if (tokenFile === undefined)
     throw new TypeError('--admin needs --token-file: the admin listener counts nothing without its token');
-  return createReport({ admin, token: readNamed(tokenFile, 'the admin token').trim() });
+  return { admin, token: readNamed(tokenFile, 'the admin token').trim() };
 }
 
 /** Files that other programs read roots from; one that is not there is passed over, as they do. */
