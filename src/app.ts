@@ -26,10 +26,10 @@ import type { ProxyListener } from './listen/proxy-listener.ts';
 import { NO_RANGES } from './network/address-ranges.ts';
 import { createDial } from './network/dial.ts';
 import { createFindRoute } from './network/find-route.ts';
-import { createGuard } from './network/guard.ts';
 import type { Guard, Listener } from './network/guard.ts';
-import { systemResolver } from './network/resolver.ts';
 import type { Resolver } from './network/resolver.ts';
+import { openOutward } from './outward.ts';
+import type { Outward } from './outward.ts';
 import { decide } from './policy/decide.ts';
 import { identify } from './policy/identify.ts';
 import { openAuditSink } from './record/audit-sink.ts';
@@ -42,9 +42,7 @@ import { UnderWay } from './record/under-way.ts';
 import { replyFields, replyTrailers } from './reply/reply-fields.ts';
 import { writeRefusal } from './reply/write-refusal.ts';
 import { Lanes } from './upstream/lanes.ts';
-import type { UpstreamTrust } from './upstream/secure.ts';
 import { createSend } from './upstream/send.ts';
-import { createTrustOver, rootsOfTheMachine } from './upstream/trust.ts';
 import { openKept } from './wiring.ts';
 import type { Kept } from './wiring.ts';
 
@@ -92,21 +90,30 @@ export async function startApp(options: AppOptions): Promise<App> {
   if (env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') log.warn(VERIFIED_ALL_THE_SAME);
   const metrics = createMetrics({ version: options.version });
   const lanes = new Lanes();
+  let kept: Kept | undefined;
   const live = await openLiveConfig({
     path: options.configPath,
     env,
     log,
     onReload: (result) => {
       metrics.reloaded(result.outcome === 'rejected' ? 'rejected' : 'accepted', Date.now() / 1000);
-      if (result.outcome === 'accepted') lanes.retire();
+      if (result.outcome !== 'accepted') return;
+      lanes.retire();
+      kept?.fetch();
     },
   });
   const undo: (() => Promise<void>)[] = [() => live.close()];
   try {
     const stage: Stage = { phase: 'opening', proxy: live.current().config.listen.proxy };
-    const kept = await openKept({ live, env, metrics, log, proxyAt: () => stage.proxy });
-    undo.push(() => kept.close());
-    return await openDoors({ ...options, live, lanes, metrics, undo, kept, stage });
+    const outward = openOutward(options, live);
+    const { fetchToken } = outward;
+    const opened = await openKept({ live, env, metrics, log, proxyAt: () => stage.proxy, fetchToken });
+    undo.push(() => opened.close());
+    const app = await openDoors({ ...options, live, lanes, metrics, undo, kept: opened, stage, outward });
+    // Now that the guard knows every listener of ours
+    kept = opened;
+    opened.fetch();
+    return app;
   } catch (error) {
     for (const close of undo.reverse()) await close();
     throw error;
@@ -121,6 +128,7 @@ interface Rooms extends AppOptions {
   readonly undo: (() => Promise<void>)[];
   readonly stage: Stage;
   readonly kept: Kept;
+  readonly outward: Outward;
 }
 
 /** How far the process has come: readiness and the doors look at it. */
@@ -143,8 +151,7 @@ async function openDoors(rooms: Rooms): Promise<App> {
   undo.push(() => audit.close());
   undo.push(() => underWay.settle(log));
 
-  const listeners: Listener[] = [];
-  const guard = createGuard({ listeners: () => listeners });
+  const { guard, listeners } = rooms.outward;
   const denials = createDenials({
     max: DENIALS,
     isOwnListener: (address, port) => isOwnListener(guard, address, port),
@@ -156,7 +163,7 @@ async function openDoors(rooms: Rooms): Promise<App> {
     rooms.onOutcome?.(outcome);
     underWay.recorded(outcome);
   };
-  const egress = underWay.watch(createEgress(buildSteps(rooms, guard, record)));
+  const egress = underWay.watch(createEgress(buildSteps(rooms, record)));
   const door = new Http1Door({ egress, contextFor: (host) => leaves.contextFor(host), limits: live.current().snapshot.limits });
   const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
   const { resolve } = rooms.kept.vault;
@@ -239,9 +246,9 @@ async function closeAll(undo: readonly (() => Promise<void>)[]): Promise<void> {
 /** What comes in on a connection that is still open when everything else is under way to its end. */
 const SHUTTING_DOWN = new Refusal('shutting_down', 'this proxy is shutting down and takes no further request');
 
-function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => void): Steps {
+function buildSteps(rooms: Rooms, record: (outcome: Outcome) => void): Steps {
   const { lanes, metrics, stage } = rooms;
-  const resolver = rooms.resolver ?? systemResolver();
+  const { resolver, guard, trust } = rooms.outward;
   const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
     resolve: rooms.kept.vault.resolve,
@@ -251,7 +258,7 @@ function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => vo
     findAnew: createFindRoute({ resolver, guard, warm: () => false }),
     dial: createDial({ guard }),
     lanes,
-    trust: trustOf(rooms),
+    trust,
     convert: { fields: replyFields, trailers: replyTrailers },
     onOpen: () => metrics.connectionOpened('upstream'),
     onClose: () => metrics.connectionClosed('upstream'),
@@ -267,14 +274,6 @@ function buildSteps(rooms: Rooms, guard: Guard, record: (outcome: Outcome) => vo
     writeRefusal,
     record,
   };
-}
-
-/** Built now and not with the first request, which would wait for it. */
-function trustOf({ live, env = process.env, log }: Rooms): () => UpstreamTrust {
-  const machine = rootsOfTheMachine(env, (message) => log.warn(message));
-  const trust = createTrustOver(() => live.current().upstreamCa, machine);
-  trust();
-  return trust;
 }
 
 function openProxy({ live, metrics, log }: Rooms, door: Http1Door): Promise<ProxyListener> {

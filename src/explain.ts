@@ -14,6 +14,7 @@ import { DEFAULT_SANDBOX } from './exchange/snapshot.ts';
 import type { Snapshot } from './exchange/snapshot.ts';
 import type { Arrival, Permit, Route, Sandbox } from './exchange/stages.ts';
 import { Trace } from './exchange/trace.ts';
+import { Secret } from './foundation/secret.ts';
 import { readIntent } from './intake/read-intent.ts';
 import { decide } from './policy/decide.ts';
 
@@ -154,12 +155,17 @@ async function fieldsOf(
   if (unavailable !== undefined)
     return new Refusal('credential_unavailable', `what the rule puts on cannot be resolved: ${unavailable}`, rule.id);
   if (credential === undefined) return [];
+  const declared = snapshot.credentials.get(credential);
+  // Nothing is fetched for a question.
+  if (declared !== undefined && 'fetched' in declared) return declared.fetched.map((name) => ({ name, value: UNFETCHED }));
   const resolution = await resolve(credential, sandbox.id, snapshot.credentials);
   if ('fields' in resolution) return resolution.fields;
   const which = resolution.unknown === true ? "the rule's credential" : `the credential "${credential}"`;
   const detail = `${which} cannot be resolved: ${resolution.unavailable}`;
   return new Refusal('credential_unavailable', detail, rule.id);
 }
+
+const UNFETCHED = new Secret('');
 
 function imaginedExchange({ method, url }: Question): Arrival {
   const host = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? '';

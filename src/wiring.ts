@@ -8,7 +8,11 @@ import { environmentValue, environmentView, newEnvironmentId, newProxyToken, sou
 import { createEnvironments } from './config/environments.ts';
 import type { Environments, EnvironmentState } from './config/environments.ts';
 import type { LiveConfig } from './config/live-config.ts';
+import { DeclaredSources } from './credentials/declared.ts';
+import { execFields } from './credentials/exec.ts';
+import { createOauth2 } from './credentials/oauth2.ts';
 import { readNew, readPatch, view } from './credentials/stored-credential.ts';
+import type { FetchToken } from './credentials/token-endpoint.ts';
 import { createVault, PLAIN_MAKERS } from './credentials/vault.ts';
 import type { Vault } from './credentials/vault.ts';
 import type { Logger } from './foundation/logger.ts';
@@ -24,6 +28,8 @@ export interface Kept {
   readonly environments: Environments;
   /** The REST resources */
   readonly routes: readonly AdminRoute[];
+  /** Begins to fetch what the config in force declares, and ends what it declares no more. */
+  fetch(): void;
   /** What is not live of it, in a few words each */
   missing(): readonly string[];
   /** For `/v1/status`; asks the store. Never rejects. */
@@ -56,20 +62,32 @@ export interface KeptOptions {
   readonly log: Logger;
   /** Where sandboxes reach the proxy; asked when it listens */
   readonly proxyAt: () => { readonly host: string; readonly port: number };
+  /** Asks a token endpoint, on a way that is guarded as an upstream's */
+  readonly fetchToken: FetchToken;
 }
 
 /** Stored credentials that `/v1/status` lists at most; the REST resource has them all. */
 const MOST_LISTED = 1_000;
 
 /** Opens the store that the config names. Rejects with one line where it cannot be used or its key is another one. */
-export async function openKept({ live, env, metrics, log, proxyAt }: KeptOptions): Promise<Kept> {
+export async function openKept({ live, env, metrics, log, proxyAt, fetchToken }: KeptOptions): Promise<Kept> {
   const { uri, key } = live.current().config.store;
   if (key.kind === 'text') throw new Error('internal error: the key of the store stands in the config');
   const records = await openOnDemand({ uri, key, env, baseDirectory: process.cwd(), log });
+  const onEnd = (id: string, endsAt: number | undefined): void =>
+    metrics.credentialExpiry(id, endsAt === undefined ? undefined : endsAt / 1000);
+  const onFailure = (id: string, failed: string): void => metrics.credentialFailed(id, failed);
+  const oauth2 = createOauth2({ records, fetchToken, onFailure });
+  const declared = new DeclaredSources(({ id, declaration }, ends) => {
+    if (declaration.type === 'oauth2') return oauth2.declared(id, declaration, ends);
+    const failed = (word: string): void => onFailure(id, word);
+    return execFields(declaration, { id, env, directory: process.cwd(), log, onEnd: ends, onFailure: failed });
+  }, onEnd);
   const vault = createVault({
     records,
-    makers: PLAIN_MAKERS,
-    onEnd: (id, endsAt) => metrics.credentialExpiry(id, endsAt === undefined ? undefined : endsAt / 1000),
+    makers: { ...PLAIN_MAKERS, oauth2: oauth2.maker },
+    fetched: (own) => declared.resolve(own),
+    onEnd,
   });
   const environments = createEnvironments({ records, log });
   await environments.look();
@@ -78,6 +96,7 @@ export async function openKept({ live, env, metrics, log, proxyAt }: KeptOptions
     records,
     readNew,
     readPatch,
+    prove: (id, value) => oauth2.exchangeOnce(id, value),
     view,
     declared: (id) => live.current().credentials.has(id),
     changed: (id) => vault.forget(id),
@@ -88,14 +107,18 @@ export async function openKept({ live, env, metrics, log, proxyAt }: KeptOptions
     vault,
     environments,
     routes,
+    fetch: () => declared.use(live.current().credentials.values()),
     missing: () => {
       const health = records.health();
       return health.ok ? [] : [`store (${health.why})`];
     },
-    status: async () => ({ ...(await statusOf(live, records, vault)), environments: environments.states() }),
+    status: async () => ({ ...(await statusOf(live, { records, vault, declared })), environments: environments.states() }),
     close: async () => {
       environments.close();
       vault.close();
+      declared.close();
+      // A refresh token that came a moment ago is written down first.
+      await oauth2.settled();
       await records.close();
     },
   };
@@ -136,10 +159,20 @@ function reachable(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
-async function statusOf(live: LiveConfig, records: RecordStore, vault: Vault): Promise<Omit<KeptStatus, 'environments'>> {
+interface StatusParts {
+  readonly records: RecordStore;
+  readonly vault: Vault;
+  readonly declared: DeclaredSources;
+}
+
+async function statusOf(
+  live: LiveConfig,
+  { records, vault, declared: sources }: StatusParts,
+): Promise<Omit<KeptStatus, 'environments'>> {
   const declared = live.current().credentials;
   const ofConfig = [...declared.values()].map((credential): CredentialStatus => {
     const { id, type } = credential;
+    if ('fetched' in credential) return { id, type, source: 'config', ...sources.health(credential) };
     const health =
       'unavailable' in credential
         ? { health: 'unavailable' as const, reason: credential.unavailable }

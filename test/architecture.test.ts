@@ -39,7 +39,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // composition roots: they see everything, and nobody sees them but the commands
   'app.ts': ['*'],
   'wiring.ts': ['*'],
-  'explain.ts': ['exchange', 'intake', 'policy', 'credentials'],
+  'outward.ts': ['*'],
+  'explain.ts': ['exchange', 'foundation', 'intake', 'policy', 'credentials'],
   'egress.ts': ['exchange'],
   adapters: ['*'],
   commands: ['*'],
@@ -65,7 +66,9 @@ describe('the architecture', () => {
       .filter((file) => !['app.ts', 'cli.ts', 'hook-cli.ts', 'sallyport.cts', 'commands', 'adapters'].includes(file.room))
       .flatMap((file) =>
         file.imports
-          .filter((target) => ['app.ts', 'wiring.ts', 'egress.ts', 'cli.ts', 'commands', 'adapters'].includes(roomOf(target)))
+          .filter((target) =>
+            ['app.ts', 'wiring.ts', 'outward.ts', 'egress.ts', 'cli.ts', 'commands', 'adapters'].includes(roomOf(target)),
+          )
           .map((target) => `${file.path} imports ${target}`),
       );
     expect(strays).toEqual([]);
@@ -106,12 +109,15 @@ describe('the architecture', () => {
     const places = files
       .filter((file) => file.path !== 'foundation/secret.ts' && file.text.includes('.reveal()'))
       .map((file) => file.path);
-    // the wire; the comparison of tokens; checking and composing what a source holds; and the proxy URL of `env --sandbox`
+    // the wire, of exchanges and of token endpoints; the comparison of tokens; checking and composing what a source holds; the sealed
+    // record of a rotated token; and the proxy URL of `env --sandbox`
     expect(places.sort()).toEqual([
       'commands/env.ts',
       'config/sandboxes.ts',
       'credentials/attach.ts',
       'credentials/secret-source.ts',
+      'credentials/token-records.ts',
+      'upstream/post-form.ts',
     ]);
   });
 

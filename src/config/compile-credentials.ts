@@ -4,13 +4,16 @@
 import type { Resolution } from '../exchange/snapshot.ts';
 import type { Secret } from '../foundation/secret.ts';
 import { fieldsOf } from '../credentials/credential.ts';
+import { DeclaredSource } from '../credentials/declared.ts';
+import type { Declaration } from '../credentials/declared.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
+import { parseRanges } from '../network/address-ranges.ts';
 import type { CredentialEntry } from './credential-schema.ts';
 import type { Findings, KeyPath } from './problem.ts';
 import type { SourceReader } from './source-reader.ts';
 
-/** A credential of the config: what it puts on, or why it cannot. */
-export type CompiledCredential = Resolution & { readonly id: string; readonly type: CredentialEntry['type'] };
+/** A credential of the config: what it puts on, why it cannot, or how what it puts on is fetched. */
+export type CompiledCredential = (Resolution & { readonly id: string; readonly type: CredentialEntry['type'] }) | DeclaredSource;
 
 /** What compiling credentials needs beside them. */
 export interface CredentialContext {
@@ -26,6 +29,10 @@ export async function compileCredentials(
   const compiled = new Map<string, CompiledCredential>();
   for (const [id, entry] of Object.entries(entries)) {
     const made = await new CredentialReader(id, context).resolution(entry);
+    if (made instanceof DeclaredSource) {
+      compiled.set(id, made);
+      continue;
+    }
     if ('unavailable' in made) {
       context.findings.warn(
         ['credentials', id],
@@ -48,7 +55,7 @@ class CredentialReader {
   }
 
   /** What the credential comes to with its sources read. */
-  async resolution(entry: CredentialEntry): Promise<Resolution> {
+  async resolution(entry: CredentialEntry): Promise<Resolution | DeclaredSource> {
     switch (entry.type) {
       case 'bearer_token': {
         const read = await this.#secrets([[entry.token, ['token']]]);
@@ -75,7 +82,25 @@ class CredentialReader {
         const headers = Object.fromEntries(read.secrets.map((secret, index) => [names[index] ?? '', secret]));
         return fieldsOf({ type: 'header', headers });
       }
+      case 'oauth2':
+        return this.#client(entry);
+      case 'exec':
+        return new DeclaredSource(this.#id, commandOf(entry));
     }
+  }
+
+  async #client(entry: Extract<CredentialEntry, { type: 'oauth2' }>): Promise<Resolution | DeclaredSource> {
+    const read = await this.#secrets([
+      [entry.client_secret, ['client_secret']],
+      [entry.refresh_token, ['refresh_token']],
+    ]);
+    if ('missing' in read) return { unavailable: read.missing };
+    const [client_secret, refresh_token] = read.secrets;
+    const opened = parseRanges(entry.token_addresses.map(({ key }) => key));
+    const ranges = 'ranges' in opened ? opened.ranges : undefined;
+    const { type, client_id, token_url, scopes } = entry;
+    const client = { type, client_id, token_url, scopes };
+    return new DeclaredSource(this.#id, { ...client, client_secret, refresh_token, opened: ranges });
   }
 
   /** All of the secrets, in the same order, or why one of them is missing; each that is malformed is a problem. */
@@ -97,4 +122,8 @@ class CredentialReader {
   #problem(below: KeyPath, text: string): void {
     this.#context.findings.problem(['credentials', this.#id, ...below], `credential "${this.#id}": ${text}`);
   }
+}
+
+function commandOf({ timeout, ...entry }: Extract<CredentialEntry, { type: 'exec' }>): Extract<Declaration, { type: 'exec' }> {
+  return { ...entry, timeoutMs: timeout };
 }

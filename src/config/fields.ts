@@ -130,13 +130,18 @@ export function credentialId() {
   });
 }
 
+/** The name of an environment variable. */
+export function variableName() {
+  return z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'is not a name of an environment variable; use letters, digits and "_"' });
+}
+
 /** `{ env: NAME }` or `{ file: PATH }`. */
 export function secretReference() {
   return z
     .strictObject({
-      env: z
-        .string()
-        .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'is not a name of an environment variable; use letters, digits and "_"' })
+      env: variableName()
         .optional()
         .describe('Name of the environment variable that holds the secret; read at start and at each reload.'),
       file: filePath()

@@ -66,7 +66,7 @@ function choices(values: readonly unknown[]): string {
 
 function discriminatorText(input: unknown): string {
   const type = isMapping(input) ? input['type'] : undefined;
-  const known = 'use "bearer_token", "basic" or "header"';
+  const known = 'use "bearer_token", "basic", "header", "oauth2" or "exec"';
   if (type === undefined) return `is missing; ${known}`;
   if (typeof type === 'string' && UNAVAILABLE_TYPES.has(type))
     return `credential type "${type}" is not available in this version; ${known}`;

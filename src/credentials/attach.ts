@@ -28,7 +28,8 @@ export type AttachCredentials = <A extends Arrival>(
 
 /** The lookup where nothing but the configuration declares credentials. */
 export function resolveDeclared(id: string, _sandbox: string, declared: Declared): Resolution {
-  return declared.get(id) ?? { unavailable: 'no credential of this id is declared', unknown: true };
+  const own = declared.get(id) ?? { unavailable: 'no credential of this id is declared', unknown: true };
+  return 'fetched' in own ? { unavailable: 'its value is fetched, and nothing here fetches it' } : own;
 }
 
 /** What stands in place of a credential's id where the rule itself is at fault, or names an id that nobody knows; no id begins with `_`. */

@@ -26,11 +26,7 @@ export function credentialMembers<Full extends z.ZodType, Empty extends z.ZodTyp
       header_name: headerName()
         .prefault('Authorization')
         .describe('Header that bears the token. Change it for services with a header of their own, such as x-goog-api-key.'),
-      prefix: z
-        .string()
-        .regex(/^[\x21-\x7e]*$/, { error: 'must be one word of ASCII, such as "Bearer", or "" for none' })
-        .prefault('Bearer')
-        .describe('Word before the token; "" for none.'),
+      prefix: tokenPrefix().prefault('Bearer').describe('Word before the token; "" for none.'),
     },
     basic: {
       type: z.literal('basic').describe('User name and password, as RFC 7617 has them.'),
@@ -134,6 +130,11 @@ const FORBIDDEN_FIELDS: ReadonlySet<string> = new Set([
   'expect',
   'http2-settings',
 ]);
+
+/** The word before a token. */
+export function tokenPrefix() {
+  return z.string().regex(/^[\x21-\x7e]*$/, { error: 'must be one word of ASCII, such as "Bearer", or "" for none' });
+}
 
 /** The name of a header field that may be put on. */
 export function headerName() {

@@ -105,6 +105,18 @@ export function composeSecret(
   return text === undefined ? undefined : new Secret(text);
 }
 
+/** Whether two secrets are one text. For comparing what this process holds, not what somebody sent: it takes no constant time. */
+export function sameSecret(one: Secret, other: Secret): boolean {
+  return one === other || one.reveal() === other.reveal();
+}
+
+/** A text of somebody else with every one of these secrets in it replaced by `[secret]`. */
+export function withoutSecrets(text: string, secrets: Iterable<Secret>): string {
+  const texts = [...secrets].map((secret) => secret.reveal()).filter((each) => each !== '');
+  // The longest first: one may hold another.
+  return texts.sort((a, b) => b.length - a.length).reduce((left, each) => left.replaceAll(each, '[secret]'), text);
+}
+
 /** Equal exactly when names and secrets are. For comparing in memory; it must not be shown. */
 export function digestSecrets(secrets: ReadonlyMap<string, Secret>): string {
   const hash = createHash('sha256');

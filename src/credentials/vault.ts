@@ -4,7 +4,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Records, StoredRecord } from '../exchange/records.ts';
 import { storeTrouble } from '../exchange/records.ts';
-import type { Resolution } from '../exchange/snapshot.ts';
+import type { Fetched, Resolution } from '../exchange/snapshot.ts';
 import type { ResolveCredential } from './attach.ts';
 import { fieldsOf } from './credential.ts';
 import type { Credential, CredentialType } from './credential.ts';
@@ -48,6 +48,8 @@ export interface VaultOptions {
   readonly makers: Makers;
   /** Hears when a value in force ends, in epoch `ms`; `undefined`: no end that is known, or no value */
   readonly onEnd?: (id: string, endsAt: number | undefined) => void;
+  /** What a credential of the config stands for whose value is fetched; never rejects */
+  readonly fetched?: (declared: Fetched) => Resolution | Promise<Resolution>;
   /** A monotonic clock in `ms` */
   readonly now?: () => number;
 }
@@ -107,13 +109,17 @@ class CachingVault implements Vault {
 
   readonly resolve: ResolveCredential = (id, sandbox, declared) => {
     const own = declared.get(id);
-    if (own !== undefined) return own;
+    if (own !== undefined) return 'fetched' in own ? this.#fetched(own) : own;
     const entry = this.#entryOf(id);
     const reading = this.#readingFor(entry);
     if (reading === undefined) return this.#standsFor(entry);
     // What was forgotten or pushed out while it was read says nothing any more.
     return reading.then(() => (this.#entries.peek(id) === entry ? this.#standsFor(entry) : this.resolve(id, sandbox, declared)));
   };
+
+  #fetched(own: Fetched): Resolution | Promise<Resolution> {
+    return this.#options.fetched?.(own) ?? { unavailable: 'its value is fetched, and nothing here fetches it' };
+  }
 
   async credential(id: string): Promise<Credential | { readonly unavailable: string } | undefined> {
     const entry = this.#entryOf(id);

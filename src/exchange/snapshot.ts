@@ -68,6 +68,14 @@ export type Resolution =
       readonly unknown?: true;
     };
 
+/**
+ * Stands in place of a declared credential whose value is fetched when it is used: the names of the fields that it puts on, as far as
+ * the configuration says.
+ */
+export interface Fetched {
+  readonly fetched: readonly string[];
+}
+
 /** The live configuration as one exchange sees it. */
 export interface Snapshot {
   /** Rises by one with each accepted reload */
@@ -75,5 +83,5 @@ export interface Snapshot {
   readonly sandboxes: SandboxRegistry;
   readonly limits: Limits;
   /** The credentials that the configuration declares, by id. Beside the rules that name them: a reload must not give an id another secret half-way */
-  readonly credentials: ReadonlyMap<string, Resolution>;
+  readonly credentials: ReadonlyMap<string, Resolution | Fetched>;
 }

@@ -10,6 +10,11 @@ export function mayBeShown(key: string): boolean {
   return KEY.test(key) && !TOKEN_RUN.test(key);
 }
 
+/** Whether a text has the long run of letters and digits that tokens have and words do not. */
+export function looksLikeToken(text: string): boolean {
+  return TOKEN_RUN.test(text);
+}
+
 /** A key or a name in quotes where it may be shown; to begin a sentence with. */
 export function shownKey(key: string): string {
   return mayBeShown(key) ? `"${key}"` : 'what stands here';

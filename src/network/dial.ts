@@ -4,6 +4,7 @@ import net from 'node:net';
 import { parseAddress } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 import { Fault } from '../exchange/codes.ts';
+import type { AddressRanges } from '../exchange/rule.ts';
 import type { Route } from '../exchange/stages.ts';
 import type { Guard } from './guard.ts';
 
@@ -27,17 +28,29 @@ export interface DialOptions {
 }
 
 /** See Dial. */
-export function createDial({ guard, staggerMs = 250, connect = net.connect }: DialOptions): Dial {
-  return (route, deadlineMs, signal) =>
+export function createDial(options: DialOptions): Dial {
+  const dial = createDialTo(options);
+  return ({ addresses, permit }, deadlineMs, signal) =>
+    dial({ addresses, port: permit.intent.authority.port, opened: permit.rule.opened }, deadlineMs, signal);
+}
+
+/** Where a dial goes: judged addresses, and the ranges that were open when they were judged. */
+export interface DialTarget {
+  readonly addresses: readonly Host[];
+  readonly port: number;
+  readonly opened: AddressRanges;
+}
+
+/** A dial of addresses that stand in no route; like Dial in all else. */
+export function createDialTo({ guard, staggerMs = 250, connect = net.connect }: DialOptions) {
+  return ({ addresses, port, opened }: DialTarget, deadlineMs: number, signal?: AbortSignal): Promise<net.Socket> =>
     new Promise((resolve, reject) => {
-      const { permit } = route;
-      const { port } = permit.intent.authority;
       const race = new Race({
-        addresses: route.addresses,
+        addresses,
         port,
         staggerMs,
         connect,
-        isAllowed: (address) => guard.judge(address, port, permit.rule.opened).allowed,
+        isAllowed: (address) => guard.judge(address, port, opened).allowed,
         won: resolve,
         lost: reject,
       });

@@ -3,8 +3,9 @@
 // It must never pick the good ones out of a mixed answer: one address inside the walls denies the name (faults A24, A25).
 import { performance } from 'node:perf_hooks';
 import { parseAddress } from '../exchange/authority.ts';
-import type { Host } from '../exchange/authority.ts';
+import type { Authority, Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
+import type { AddressRanges } from '../exchange/rule.ts';
 import { makeRoute } from '../exchange/stages.ts';
 import type { Arrival, Permit, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
@@ -37,18 +38,12 @@ const NOWHERE_NEW: readonly Host[] = [];
 export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): FindRoute {
   const judgeAll = <A extends Arrival>(permit: Permit<A>, answers: readonly string[], trace: Trace): Route<A> | Refusal => {
     const { authority } = permit.intent;
-    const addresses = new Set<Host>();
-    for (const answer of new Set(answers)) {
-      const address = parseAddress(answer);
-      const reason = address === undefined ? 'unreadable' : deniedReason(guard, address, permit);
-      if (address === undefined || reason !== undefined) {
-        trace.address = address;
-        return refuse(permit, reason ?? 'unreadable');
-      }
-      addresses.add(address);
+    const judged = judgeAnswers(guard, answers, { authority, opened: permit.rule.opened });
+    if ('reason' in judged) {
+      trace.address = judged.address;
+      return refuse(permit, judged.reason);
     }
-    if (addresses.size === 0) throw new Fault('dns_failed', `the name "${authority.host}" has no address`);
-    return makeRoute<A>({ permit, addresses: interleave([...addresses]).slice(0, MOST_ADDRESSES), lane: laneOf(permit) });
+    return makeRoute<A>({ permit, addresses: judged, lane: laneOf(permit) });
   };
 
   return (permit, trace, dnsMs) => {
@@ -59,15 +54,37 @@ export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): Fi
     const { host, address } = authority;
     if (address) return judgeAll(permit, [host], trace);
     const askedAt = performance.now();
-    return resolveWithin(resolver, permit, dnsMs)
+    return resolveWithin(resolver, { host, sandbox: permit.sandbox.id }, dnsMs)
       .finally(() => (trace.dnsMs = performance.now() - askedAt))
       .then((answers) => judgeAll(permit, answers, trace));
   };
 }
 
-function deniedReason(guard: Guard, address: Host, permit: Permit): DeniedReason | undefined {
-  const verdict = guard.judge(address, permit.intent.authority.port, permit.rule.opened);
-  return verdict.allowed ? undefined : verdict.reason;
+/** One address of an answer that denies its name; `undefined` where it could not be read. */
+export interface DeniedAnswer {
+  readonly address: Host | undefined;
+  readonly reason: DeniedReason;
+}
+
+/**
+ * The addresses of an answer in the order to try, at most 8, where every one of them may be dialled; else the first that may not.
+ * Throws Fault `dns_failed` where there is none.
+ */
+export function judgeAnswers(
+  guard: Guard,
+  answers: readonly string[],
+  { authority, opened }: { readonly authority: Authority; readonly opened: AddressRanges },
+): readonly Host[] | DeniedAnswer {
+  const addresses = new Set<Host>();
+  for (const answer of new Set(answers)) {
+    const address = parseAddress(answer);
+    if (address === undefined) return { address, reason: 'unreadable' };
+    const verdict = guard.judge(address, authority.port, opened);
+    if (!verdict.allowed) return { address, reason: verdict.reason };
+    addresses.add(address);
+  }
+  if (addresses.size === 0) throw new Fault('dns_failed', `the name "${authority.host}" has no address`);
+  return interleave([...addresses]).slice(0, MOST_ADDRESSES);
 }
 
 function refuse(permit: Permit, reason: DeniedReason): Refusal {
@@ -82,8 +99,12 @@ function laneOf(permit: Permit): string {
   return `${permit.sandbox.id} ${scheme} ${authority.host}:${authority.port} ${permit.rule.opened.key}`;
 }
 
-async function resolveWithin(resolver: Resolver, { intent, sandbox }: Permit, dnsMs: number): Promise<readonly string[]> {
-  const { host } = intent.authority;
+/** Every address of a name, not judged; rejects with Fault `dns_failed`, at the latest after `dnsMs`. */
+export async function resolveWithin(
+  resolver: Resolver,
+  { host, sandbox }: { readonly host: Host; readonly sandbox: string },
+  dnsMs: number,
+): Promise<readonly string[]> {
   const patience = new AbortController();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -94,7 +115,7 @@ async function resolveWithin(resolver: Resolver, { intent, sandbox }: Permit, dn
     }, dnsMs);
   });
   try {
-    return await Promise.race([resolver.resolve(host, { sandbox: sandbox.id, signal: patience.signal }), late]);
+    return await Promise.race([resolver.resolve(host, { sandbox, signal: patience.signal }), late]);
   } catch (error) {
     throw error instanceof Fault ? error : new Fault('dns_failed', `the name "${host}" could not be resolved`, error);
   } finally {

@@ -67,7 +67,7 @@ function rulesOf(from: Compiled, name: string): string[] {
 
 function bearer(from: LiveConfig): string {
   const credential = from.current().credentials.get('hub');
-  if (credential === undefined) return 'none';
+  if (credential === undefined || 'fetched' in credential) return 'none';
   return 'fields' in credential ? (credential.fields[0]?.value.reveal() ?? '') : credential.unavailable;
 }
 

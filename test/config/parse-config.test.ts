@@ -226,21 +226,21 @@ describe('a single problem', () => {
     ],
     [
       'a type of credential that is still to come',
-      'credentials: { a: { type: oauth2, client_id: x } }',
+      'credentials: { a: { type: aws_sigv4, region: x } }',
       'credentials.a.type',
-      'credential type "oauth2" is not available in this version; use "bearer_token", "basic" or "header"',
+      'credential type "aws_sigv4" is not available in this version; use "bearer_token", "basic", "header", "oauth2" or "exec"',
     ],
     [
       'an unknown type of credential',
       'credentials: { a: { type: bearer } }',
       'credentials.a.type',
-      'is not a known type of credential; use "bearer_token", "basic" or "header"',
+      'is not a known type of credential; use "bearer_token", "basic", "header", "oauth2" or "exec"',
     ],
     [
       'a credential without type',
       'credentials: { a: { token: x } }',
       'credentials.a.type',
-      'is missing; use "bearer_token", "basic" or "header"',
+      'is missing; use "bearer_token", "basic", "header", "oauth2" or "exec"',
     ],
     [
       'an id with a dot',

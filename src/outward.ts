@@ -1,0 +1,45 @@
+// The part of the composition root that faces outward: the resolver, the guard and the trust by which both the exchanges and the
+// proxy's own questions reach the outside. Nothing here decides about a request, and there is no second way out beside it.
+import type { FetchToken } from './credentials/token-endpoint.ts';
+import type { LiveConfig } from './config/live-config.ts';
+import type { Logger } from './foundation/logger.ts';
+import { createGuard } from './network/guard.ts';
+import type { Guard, Listener } from './network/guard.ts';
+import { createReach } from './network/reach.ts';
+import { systemResolver } from './network/resolver.ts';
+import type { Resolver } from './network/resolver.ts';
+import { createPostForm } from './upstream/post-form.ts';
+import type { UpstreamTrust } from './upstream/secure.ts';
+import { createTrustOver, rootsOfTheMachine } from './upstream/trust.ts';
+
+/** The ways out. */
+export interface Outward {
+  readonly resolver: Resolver;
+  readonly guard: Guard;
+  /** The proxy's own; the guard heeds each from the moment it is added */
+  readonly listeners: Listener[];
+  readonly trust: () => UpstreamTrust;
+  /** Asks a token endpoint */
+  readonly fetchToken: FetchToken;
+}
+
+/** What opening them needs. */
+export interface OutwardOptions {
+  readonly env?: NodeJS.ProcessEnv;
+  readonly log: Logger;
+  /** Default: the system's resolver */
+  readonly resolver?: Resolver;
+}
+
+/** Opens the ways out; the roots are those of the config in force. */
+export function openOutward(options: OutwardOptions, live: LiveConfig): Outward {
+  const { env = process.env, log, resolver = systemResolver() } = options;
+  const machine = rootsOfTheMachine(env, (message) => log.warn(message));
+  const trust = createTrustOver(() => live.current().upstreamCa, machine);
+  // Built now and not with the first request, which would wait for it.
+  trust();
+  const listeners: Listener[] = [];
+  const guard = createGuard({ listeners: () => listeners });
+  const fetchToken = createPostForm({ reach: createReach({ resolver, guard }), trust });
+  return { resolver, guard, listeners, trust, fetchToken };
+}
