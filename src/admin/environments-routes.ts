@@ -181,6 +181,7 @@ class EnvironmentsResource<Parts extends EnvironmentParts> {
   }
 
   async #change(request: AdminRequest, id: string, parts: Parts): Promise<AdminReply> {
+    versionAsked(request);
     await this.#found(id);
     await this.#mustExist(parts);
     const { sourcesIdOf, value, view } = this.#options;
@@ -195,7 +196,7 @@ class EnvironmentsResource<Parts extends EnvironmentParts> {
       return recordReply(record, view(record));
     } catch (error) {
       // An unclear end may have been a good one, and then the new sources are in use.
-      if (error instanceof AdminError && error.code === 'aborted') await this.#drop(sources);
+      if (error instanceof AdminError && error.code !== 'unavailable') await this.#drop(sources);
       throw error;
     }
   }
