@@ -64,7 +64,9 @@ function commandTable(run: (command: Run) => Promise<void>): Command {
     .option('--ca <path>', 'the CA certificate as the sandbox sees it')
     .option('--bundle <path>', 'the bundle as the sandbox sees it; left out, bundle.pem beside the certificate')
     .option('--proxy <url>', 'the proxy as the sandbox reaches it')
-    .option('--sandbox <id>', 'the sandbox that it is for')
+    .option('--sandbox <id>', 'the sandbox that it is for; with --url, an environment')
+    .option('--url <admin>', 'ask the running proxy for the variables of an environment, as in http://127.0.0.1:9090')
+    .option('--token-file <file>', 'the admin token; left out, the file that the config names')
     .addOption(config())
     .action((options: object) => run(async (context) => (await import('./commands/env.ts')).env(options, context)));
   program

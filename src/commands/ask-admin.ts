@@ -10,7 +10,9 @@ export interface AdminQuestion {
   readonly url: string;
   readonly path: string;
   readonly tokenFile: string;
-  readonly body: unknown;
+  /** Default: POST */
+  readonly method?: 'GET' | 'POST';
+  readonly body?: unknown;
 }
 
 /** What came back, or one line that says why nothing did, with the remedy. */
@@ -19,7 +21,7 @@ export type AdminAnswer = { readonly body: unknown } | { readonly problem: strin
 const DEADLINE_MS = 10_000;
 const LONGEST_ANSWER = 1024 * 1024;
 
-/** POSTs the question and reads the JSON answer. Never rejects. */
+/** Asks the question and reads the JSON answer. Never rejects. */
 export async function askAdmin(question: AdminQuestion): Promise<AdminAnswer> {
   const target = URL.canParse(question.path, question.url) ? new URL(question.path, question.url) : undefined;
   if (target === undefined || !/^https?:$/.test(target.protocol)) {
@@ -35,7 +37,7 @@ export async function askAdmin(question: AdminQuestion): Promise<AdminAnswer> {
   if (!/^[\x21-\x7e]+$/.test(token))
     return { problem: `"${question.tokenFile}" holds no admin token; name its file with --token-file` };
   try {
-    const { status, text } = await post(target, token, JSON.stringify(question.body));
+    const { status, text } = await send(target, token, question);
     if (status === 401)
       return {
         problem: `"${target.origin}" does not accept the token of "${question.tokenFile}"; name its own with --token-file`,
@@ -51,19 +53,24 @@ export async function askAdmin(question: AdminQuestion): Promise<AdminAnswer> {
   }
 }
 
-function post(target: URL, token: string, body: string): Promise<{ readonly status: number; readonly text: string }> {
+function send(
+  target: URL,
+  token: string,
+  { method = 'POST', body }: AdminQuestion,
+): Promise<{ readonly status: number; readonly text: string }> {
+  const content = body === undefined ? '' : JSON.stringify(body);
   const secure = target.protocol === 'https:';
   return new Promise((resolve, reject) => {
     const request = (secure ? https : http).request(
       target,
       {
-        method: 'POST',
+        method,
         // An agent of our own: the global one may have been told by the environment to use a proxy.
         agent: secure ? new https.Agent() : new http.Agent(),
         headers: {
           Authorization: `Bearer ${token}`,
           'Content-Type': 'application/json',
-          'Content-Length': Buffer.byteLength(body),
+          'Content-Length': Buffer.byteLength(content),
         },
         signal: AbortSignal.timeout(DEADLINE_MS),
       },
@@ -79,7 +86,7 @@ function post(target: URL, token: string, body: string): Promise<{ readonly stat
       },
     );
     request.on('error', reject);
-    request.end(body);
+    request.end(content);
   });
 }
 

@@ -1,6 +1,7 @@
-// `env`: the variables and CA files that make a sandbox's tools use and trust the door, as a script, an env file or JSON.
+// `env`: the variables and CA files that make a sandbox's tools use and trust the door, as a script, an env file or JSON,
+// and the variables of the sandbox's own environment, placeholders in the place of credentials.
 // The one secret it may print is the token of the sandbox that was asked for, inside its proxy URL: that is what the sandbox is given.
-import { posix } from 'node:path';
+import { posix, resolve } from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { readSecret } from '../credentials/secret-source.ts';
 import { formatAuthority, parseHost } from '../exchange/authority.ts';
@@ -11,6 +12,8 @@ import type { CommandContext, ConfigOption } from './context.ts';
 import { directHosts } from './direct-hosts.ts';
 import { EXIT } from './exit-codes.ts';
 import type { ExitCode } from './exit-codes.ts';
+import { askForEnvironment, overruled, variablesOf } from './own-variables.ts';
+import type { OwnVariables } from './own-variables.ts';
 import { SANDBOX_VARIABLES, sandboxVariables } from './sandbox-variables.ts';
 import type { SandboxFacts } from './sandbox-variables.ts';
 import { envFileLine, shellLine } from './shell-lines.ts';
@@ -28,12 +31,23 @@ export interface EnvOptions extends ConfigOption {
   readonly bundle?: string | undefined;
   /** URL of the proxy as the sandbox reaches it */
   readonly proxy?: string | undefined;
+  /** Of the config; with `url`, an environment of the running proxy */
   readonly sandbox?: string | undefined;
+  /** URL of the admin listener that keeps the environment */
+  readonly url?: string | undefined;
+  /** File of the admin token; left out, the one that the config names */
+  readonly tokenFile?: string | undefined;
 }
 
 const MOUNTED_AT = '/etc/sallyport';
 
-type Outcome<T> = T | { readonly problem: string; readonly code: ExitCode };
+/** A question that stays open. */
+interface Open {
+  readonly problem: string;
+  readonly code: ExitCode;
+}
+
+type Outcome<T> = T | Open;
 
 /** Prints the variables. 2 where a question stays open that only the caller can answer. */
 export async function env(options: EnvOptions, context: CommandContext): Promise<ExitCode> {
@@ -43,14 +57,13 @@ export async function env(options: EnvOptions, context: CommandContext): Promise
   if ('problems' in parsed) return complainOfConfig(voice, parsed.problems, file);
   const { config } = parsed;
   const url = await proxyUrl(config, options, context);
-  if ('problem' in url) {
-    voice.complain(url.problem);
-    return url.code;
-  }
+  if ('problem' in url) return leaveOpen(url, voice);
+  const own = await ownVariables(config, url, { options, context });
+  if ('problem' in own) return leaveOpen(own, voice);
   const files = insidePaths(config, options, directory);
-  const facts: SandboxFacts = { proxy: url.text, direct: directHosts(networksOf(config, url.sandbox)), ...files };
-  const variables = sandboxVariables(facts);
-  const notes = notesOn(config, options, { facts, withToken: url.withToken, directory });
+  const facts: SandboxFacts = { proxy: url.text, direct: directHosts(own.networks), ...files };
+  const variables = new Map([...own.variables, ...sandboxVariables(facts)]);
+  const notes = notesOn(config, options, { facts, withToken: url.withToken, directory, overruled: overruled(own.variables) });
   if (options.json === true) {
     const why = Object.fromEntries(SANDBOX_VARIABLES.map(({ name, why: reason }) => [name, reason]));
     voice.json({ variables: Object.fromEntries(variables), files, why, notes });
@@ -65,6 +78,11 @@ export async function env(options: EnvOptions, context: CommandContext): Promise
   return EXIT.ok;
 }
 
+function leaveOpen({ problem, code }: Open, voice: CommandContext['voice']): ExitCode {
+  voice.complain(problem);
+  return code;
+}
+
 interface ProxyUrl {
   readonly text: string;
   readonly withToken: boolean;
@@ -74,6 +92,11 @@ interface ProxyUrl {
 async function proxyUrl(config: Config, options: EnvOptions, context: CommandContext): Promise<Outcome<ProxyUrl>> {
   const url = baseUrl(config, options);
   if ('problem' in url) return url;
+  if (options.url !== undefined && (options.sandbox === undefined || url.password === '')) {
+    const problem =
+      'an environment of the running proxy is named with --sandbox, and its proxy URL, which was shown when it was made, with --proxy';
+    return { problem, code: EXIT.usage };
+  }
   if (url.username !== '' || url.password !== '') return { text: bare(url), withToken: true, sandbox: options.sandbox };
   const sandbox = chooseSandbox(config, options.sandbox);
   if (typeof sandbox === 'object') return sandbox;
@@ -137,6 +160,22 @@ function chooseSandbox(config: Config, asked: string | undefined): Outcome<strin
   return ids[0];
 }
 
+/** What the sandbox was given of its own, and the networks by which it may reach hosts of its own. */
+async function ownVariables(
+  config: Config,
+  { sandbox }: ProxyUrl,
+  { options, context }: { readonly options: EnvOptions; readonly context: CommandContext },
+): Promise<Outcome<Pick<OwnVariables, 'variables'> & { readonly networks: readonly Config['network'][] }>> {
+  if (options.url === undefined) {
+    const entry = sandbox === undefined ? undefined : config.sandboxes[sandbox];
+    return { variables: variablesOf(entry?.env), networks: networksOf(config, sandbox) };
+  }
+  const tokenFile = resolve(context.directory, options.tokenFile ?? config.admin.token.file);
+  const asked = await askForEnvironment(sandbox ?? '', { url: options.url, tokenFile });
+  if ('problem' in asked) return { ...asked, code: EXIT.failed };
+  return { variables: asked.variables, networks: [asked.network] };
+}
+
 function networksOf(config: Config, sandbox: string | undefined): Config['network'][] {
   const own = sandbox === undefined ? undefined : config.sandboxes[sandbox];
   if (own !== undefined) return [own.network ?? config.network];
@@ -159,9 +198,10 @@ interface Written {
   readonly facts: SandboxFacts;
   readonly withToken: boolean;
   readonly directory: string;
+  readonly overruled: readonly string[];
 }
 
-function notesOn(config: Config, options: EnvOptions, { facts, withToken, directory }: Written): string[] {
+function notesOn(config: Config, options: EnvOptions, { facts, withToken, directory, overruled: lost }: Written): string[] {
   const folder = posix.dirname(publicPaths(config, directory).ca);
   const usesMount = options.docker === true && options.ca === undefined;
   const loopbackOnly = options.docker === true && options.proxy === undefined && isLoopback(config.listen.proxy.host);
@@ -175,6 +215,7 @@ function notesOn(config: Config, options: EnvOptions, { facts, withToken, direct
     withToken ? 'the proxy URL bears the token of the sandbox; keep it out of logs' : undefined,
     withToken ? 'Java takes no password from a system property; set a java.net.Authenticator there' : undefined,
     javaTrust(facts.ca),
+    lost.length > 0 ? `the sandbox's own ${lost.join(', ')} would lead past the proxy and is left out` : undefined,
     'wget built with GnuTLS, and Node before 22.21, ignore these variables; have the network refuse what does not go through the proxy',
   ].filter((note) => note !== undefined);
 }

@@ -3,6 +3,7 @@
 // means one thing wherever it stands. It must never follow a value to a file or a variable of this machine, nor repeat one.
 import { z } from 'zod';
 import type { JsonObject } from '../exchange/records.ts';
+import { canBePlaceholder } from '../credentials/placeholder.ts';
 import { unknownMember } from '../foundation/shape-problems.ts';
 import { readSources } from './environment-sources.ts';
 import type { InlineSource, SourceFile } from './environment-sources.ts';
@@ -103,7 +104,12 @@ function readVariable(value: unknown): Variable | { readonly problem: string } {
   const text = value[key];
   if (typeof text !== 'string') return { problem: `: "${key}" must be text` };
   if (key === 'value') return textProblem(text) ?? text;
-  return CREDENTIAL_ID.test(text) ? { credential: text } : { problem: ': "credential" is not the id of a credential' };
+  if (!CREDENTIAL_ID.test(text)) return { problem: ': "credential" is not the id of a credential' };
+  return canBePlaceholder(text)
+    ? { credential: text }
+    : {
+        problem: ': the id of its "credential" cannot stand in a placeholder; use letters, digits, "-" and single "_" inside it',
+      };
 }
 
 function textProblem(text: string): { readonly problem: string } | undefined {

@@ -15,6 +15,7 @@ import {
   secretReference,
   secretValue,
   size,
+  variableName,
 } from './fields.ts';
 import { networkSchema } from './rule-schema.ts';
 
@@ -121,7 +122,7 @@ const sandbox = z
       ),
     env: z
       .record(
-        z.string(),
+        variableName(),
         z.union([
           z.string(),
           z.strictObject({ value: z.string().describe('The text of the variable.') }),
@@ -129,7 +130,9 @@ const sandbox = z
         ]),
       )
       .optional()
-      .describe('Variables of the sandbox: text, { value } or { credential }. Kept, and not acted on in this version.'),
+      .describe(
+        'Variables of the sandbox, as `sallyport env` prints them: text, { value }, or { credential }, for which a placeholder stands that the door swaps.',
+      ),
   })
   .refine((entry) => entry.token !== undefined || entry.sources !== undefined, {
     error: 'needs `token` or `sources`, or nobody could be known as this sandbox',

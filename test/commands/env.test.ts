@@ -1,10 +1,12 @@
 // Twin of src/commands/env.ts.
 import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { env } from '../../src/commands/env.ts';
 import type { EnvOptions } from '../../src/commands/env.ts';
-import { capture, json, writeConfig } from './rig.ts';
+import { fakeAdmin } from './fake-admin.ts';
+import { capture, json, temporaryFolder, writeConfig } from './rig.ts';
 
 interface Printed {
   readonly code: number;
@@ -142,6 +144,78 @@ describe('env', () => {
     expect([printed.code, printed.out]).toEqual([code, '']);
     expect(printed.err).toMatch(message);
     expect(printed.err).not.toContain('hunter2');
+  });
+
+  const GIVEN = {
+    sandboxes: {
+      one: {
+        token: 'a-token-0123456789',
+        env: { MODE: "it's $HOME", LEVEL: { value: '7' }, SLACK: { credential: 'slack-bot' }, HTTPS_PROXY: 'http://elsewhere' },
+      },
+    },
+  };
+
+  it('prints what the sandbox was given of its own, a placeholder in the place of a credential', async () => {
+    const { variables, err } = await print(GIVEN, { sandbox: 'one' });
+    expect(variables).toMatchObject({ MODE: "it's $HOME", LEVEL: '7', SLACK: '__GEMINI_CRED_slack-bot__' });
+    // What would lead past the door is not the sandbox's to say.
+    expect(variables['HTTPS_PROXY']).toBe('http://one:a-token-0123456789@127.0.0.1:8080');
+    expect(err + JSON.stringify(variables)).not.toContain('elsewhere');
+  });
+
+  it('prints them so that bash takes them as they are meant', async () => {
+    const { out } = await print(GIVEN, { sandbox: 'one', json: false });
+    const script = 'eval "$1"; printf %s "$MODE"';
+    expect(execFileSync('bash', ['--norc', '-c', script, 'bash', out], { encoding: 'utf8', env: {} })).toBe("it's $HOME");
+  });
+
+  describe('for an environment of the running proxy', () => {
+    const proxy = 'http://env_1:its-token@door.test:8080';
+    const environment = { id: 'env_1', env: [{ MODE: 'text' }, { SLACK: { credential: 'slack' } }] };
+
+    it('asks for its variables, and takes its proxy URL as it was shown when it was made', async () => {
+      const network = { allowlist: [{ domain: 'localhost', transform: { 'X-A': '[secret]' } }] };
+      const admin = await fakeAdmin(() => ({ status: 200, body: { ...environment, network } }));
+      const tokenFile = join(temporaryFolder(), 'token');
+      writeFileSync(tokenFile, 'admin-token\n');
+      const { variables } = await print({}, { sandbox: 'env_1', url: admin.url, tokenFile, proxy });
+      expect(variables).toMatchObject({
+        MODE: 'text',
+        SLACK: '__GEMINI_CRED_slack__',
+        HTTPS_PROXY: proxy,
+        NO_PROXY: '127.0.0.1,::1',
+      });
+      expect(admin.heard).toEqual([{ path: '/v1beta/environments/env_1', authorization: 'Bearer admin-token', body: undefined }]);
+    });
+
+    it.each([
+      { name: 'no id', options: { proxy }, answer: environment, status: 200, code: 2, message: /named with --sandbox/ },
+      { name: 'no proxy URL', options: { sandbox: 'env_1' }, answer: environment, status: 200, code: 2, message: /with --proxy/ },
+      {
+        name: 'none of this id',
+        options: { sandbox: 'env_1', proxy },
+        answer: { error: { message: 'there is no environment of this id' } },
+        status: 404,
+        code: 1,
+        message: /404: there is no environment/,
+      },
+      {
+        name: 'another answer',
+        options: { sandbox: 'env_1', proxy },
+        answer: {},
+        status: 200,
+        code: 1,
+        message: /is no environment/,
+      },
+    ])('says so where there is $name', async ({ options, answer, status, code, message }) => {
+      const admin = await fakeAdmin(() => ({ status, body: answer }));
+      const tokenFile = join(temporaryFolder(), 'token');
+      writeFileSync(tokenFile, 'admin-token');
+      const printed = await print({}, { ...options, url: admin.url, tokenFile });
+      expect([printed.code, printed.out]).toEqual([code, '']);
+      expect(printed.err).toMatch(message);
+      expect(printed.err).not.toContain('its-token');
+    });
   });
 
   it("judges NO_PROXY by the asked sandbox's own network (B15)", async () => {

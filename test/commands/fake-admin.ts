@@ -17,7 +17,11 @@ export async function fakeAdmin(
     let text = '';
     request.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
     request.on('end', () => {
-      const latest = { path: request.url ?? '', authorization: request.headers.authorization, body: JSON.parse(text) as unknown };
+      const latest = {
+        path: request.url ?? '',
+        authorization: request.headers.authorization,
+        body: text === '' ? undefined : (JSON.parse(text) as unknown),
+      };
       heard.push(latest);
       const { status, body } = answer(latest);
       response.writeHead(status).end(typeof body === 'string' ? body : JSON.stringify(body));

@@ -107,6 +107,11 @@ describe('a body', () => {
     { name: 'a variable with none', body: { env: { A: {} } }, says: 'exactly one' },
     { name: 'a variable with a NUL', body: { env: { A: 'a\0b' } }, says: 'NUL' },
     { name: 'a credential that is no id', body: { env: { A: { credential: 'a b' } } }, says: 'not the id of a credential' },
+    {
+      name: 'a credential that no placeholder can name',
+      body: { env: { A: { credential: 'a.b' } } },
+      says: 'cannot stand in a placeholder',
+    },
     { name: 'a source of another type', body: { sources: [{ type: 'gcs' }] }, says: '"sources[0]" is of the type "gcs"' },
   ])('is refused, and the right form said: $name', ({ body, says }) => {
     expect(problemOf(body)).toContain(says);
