@@ -76,7 +76,7 @@ function exchange(socket: Socket, post: FormPost & { readonly authority: Authori
       path: `${url.pathname}${url.search}`,
       headers: ['Host', formatAuthority(authority, 443), ...post.fields.map(shown), 'Content-Length', String(body.length)],
       setHost: false,
-      agent: false,
+      // Without an agent: one, even `false`, would make a connection of its own.
       createConnection: () => socket,
       maxHeaderSize: HEADER_CAP,
       signal,
