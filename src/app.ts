@@ -39,6 +39,8 @@ import { createLedger } from './record/ledger.ts';
 import { createMetrics } from './record/metrics.ts';
 import type { Metrics } from './record/metrics.ts';
 import { UnderWay } from './record/under-way.ts';
+import { createRedactor } from './reply/redact.ts';
+import { redactFields, redactHead } from './reply/redact-answer.ts';
 import { replyFields, replyTrailers } from './reply/reply-fields.ts';
 import { writeRefusal } from './reply/write-refusal.ts';
 import { Lanes } from './upstream/lanes.ts';
@@ -253,13 +255,15 @@ function buildSteps(rooms: Rooms, record: (outcome: Outcome) => void): Steps {
   const attachCredentials = createAttach({
     resolve: rooms.kept.vault.resolve,
     onUnavailable: (credential) => metrics.credentialFailed(credential, 'unavailable'),
+    redaction: createRedactor,
+    ...(rooms.now === undefined ? {} : { now: rooms.now }),
   });
   const send = createSend({
     findAnew: createFindRoute({ resolver, guard, warm: () => false }),
     dial: createDial({ guard }),
     lanes,
     trust,
-    convert: { fields: replyFields, trailers: replyTrailers },
+    convert: { fields: replyFields, trailers: replyTrailers, redactFields, redactHead },
     onOpen: () => metrics.connectionOpened('upstream'),
     onClose: () => metrics.connectionClosed('upstream'),
   });

@@ -160,12 +160,16 @@ async function fieldsOf(
   if (declared !== undefined && 'fetched' in declared) return declared.fetched.map((name) => ({ name, value: UNFETCHED }));
   const resolution = await resolve(credential, sandbox.id, snapshot.credentials);
   if ('fields' in resolution) return resolution.fields;
+  if ('signer' in resolution) return resolution.signer.names.map((name) => ({ name, value: UNFETCHED }));
+  if ('placeholder' in resolution) return new Refusal('credential_unavailable', NOT_PUT_ON, rule.id);
   const which = resolution.unknown === true ? "the rule's credential" : `the credential "${credential}"`;
   const detail = `${which} cannot be resolved: ${resolution.unavailable}`;
   return new Refusal('credential_unavailable', detail, rule.id);
 }
 
 const UNFETCHED = new Secret('');
+const NOT_PUT_ON =
+  "the rule's credential is the value of an environment variable, which a rule cannot put on; bind it in the `env` of a sandbox";
 
 function imaginedExchange({ method, url }: Question): Arrival {
   const host = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1] ?? '';

@@ -115,7 +115,10 @@ describe('the architecture', () => {
       'commands/env.ts',
       'config/sandboxes.ts',
       'credentials/attach.ts',
+      'credentials/prepared.ts',
       'credentials/secret-source.ts',
+      'credentials/signer.ts',
+      'credentials/swap.ts',
       'credentials/token-records.ts',
       'upstream/post-form.ts',
     ]);

@@ -53,6 +53,7 @@ export interface Passage {
 export function engineSend(road: Road, passage: Passage): Steps['send'] {
   return async (dispatch, trace, limits) => {
     const { reply } = dispatch.route.permit.intent.arrival;
+    refuseUnfinished(dispatch);
     const socket = await openRoad(road, dispatch.route, { trace, limits });
     try {
       if (reply.closed) throw new Fault('client_closed', 'the sandbox left before the upstream was reached');
@@ -62,6 +63,13 @@ export function engineSend(road: Road, passage: Passage): Steps['send'] {
     }
     return undefined;
   };
+}
+
+/** Refuses what this engine cannot finish: it takes the fields before it reads the body. Nothing is dialled for it. */
+export function refuseUnfinished({ completion }: Dispatch): void {
+  if (completion === undefined) return;
+  const what = 'the request needs a signature, or a placeholder in its body swapped, and this engine can do neither';
+  throw new Fault('credential_unavailable', what);
 }
 
 interface Load {
@@ -110,7 +118,7 @@ function carry({ exchange, proceed, answer }: Passage, { dispatch, socket, trace
     });
     exchange.proxyToServerRequestOptions = {
       method: intent.arrival.method,
-      path: intent.path + intent.query,
+      path: intent.path + (dispatch.query ?? intent.query),
       host: intent.authority.host,
       port: intent.authority.port,
       headers: framed(dispatch.fields, intent.arrival),

@@ -8,7 +8,7 @@ import type { Limits } from '../exchange/snapshot.ts';
 import type { Dispatch } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
 import type { Steps } from '../egress.ts';
-import { byName, openRoad } from './engine-send.ts';
+import { byName, openRoad, refuseUnfinished } from './engine-send.ts';
 import type { Road } from './engine-send.ts';
 import type { EngineUpgrade, EngineWebSocket, Proceed } from './engine.ts';
 
@@ -39,6 +39,7 @@ export interface UpgradePassage {
 /** The `send` step of a WebSocket. Resolves when the connection has ended; rejects with a Fault where the upstream never took it up. */
 export function webSocketSend(road: Road, passage: UpgradePassage): Steps['send'] {
   return async (dispatch, trace, limits) => {
+    refuseUnfinished(dispatch);
     const upstream = await openRoad(road, dispatch.route, { trace, limits });
     try {
       if (passage.socket.readyState > 1) throw new Fault('client_closed', 'the sandbox left before the upstream was reached');
@@ -82,7 +83,7 @@ function relay(
       createConnection: () => upstream,
       finishRequest: (request: ClientRequest) => {
         // Set here because the client library would read the target as a URL and tidy it: what was judged is what is sent.
-        request.path = intent.path + intent.query;
+        request.path = intent.path + (dispatch.query ?? intent.query);
         request.prependOnceListener('upgrade', () => (trace.status = 101));
         request.prependOnceListener('response', () => answer(declined()));
         request.prependOnceListener('error', () => {

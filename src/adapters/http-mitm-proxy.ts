@@ -11,6 +11,8 @@
 //   answered by Node without our reason, have no line in the ledger, and inside TLS not even an answer.
 // - `Expect: 100-continue` is answered before the judgement. A wrong SNI is refused with the first request, not in the handshake.
 // - Bodies move without backpressure, so that a slow reader costs memory. Client-side limits (connections, deadlines) are its options'.
+// - Answers are not looked through for what was put on (`redact` has no effect), placeholders in bodies are not swapped and requests are
+//   not signed: a request that needs the latter is refused (credential_unavailable).
 // - It opens a TCP listener for each host, reachable by whoever reaches its address, and writes each leaf's key to disk. What comes to
 //   such a listener without a tunnel is refused here, and the guard lets nothing lead to one. Give it `host: '127.0.0.1'`.
 // - It writes errors to the console. A module after this one that replaces `proxyToServerRequestOptions` is outside the judgement.

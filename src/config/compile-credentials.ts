@@ -6,7 +6,10 @@ import type { Secret } from '../foundation/secret.ts';
 import { fieldsOf } from '../credentials/credential.ts';
 import { DeclaredSource } from '../credentials/declared.ts';
 import type { Declaration } from '../credentials/declared.ts';
+import { canBePlaceholder, NO_PLACEHOLDER } from '../credentials/placeholder.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
+import { signingOf } from '../credentials/signer.ts';
+import { placeholderOf } from '../credentials/trusted.ts';
 import { parseRanges } from '../network/address-ranges.ts';
 import type { CredentialEntry } from './credential-schema.ts';
 import type { Findings, KeyPath } from './problem.ts';
@@ -84,6 +87,13 @@ class CredentialReader {
       }
       case 'oauth2':
         return this.#client(entry);
+      case 'environment_variable': {
+        if (!canBePlaceholder(this.#id)) this.#problem([], NO_PLACEHOLDER);
+        const read = await this.#secrets([[entry.value, ['value']]]);
+        return 'missing' in read ? { unavailable: read.missing } : placeholderOf({ ...entry, value: read.secrets[0] });
+      }
+      case 'aws_sigv4':
+        return this.#signer(entry);
       case 'exec':
         return new DeclaredSource(this.#id, commandOf(entry));
     }
@@ -101,6 +111,15 @@ class CredentialReader {
     const { type, client_id, token_url, scopes } = entry;
     const client = { type, client_id, token_url, scopes };
     return new DeclaredSource(this.#id, { ...client, client_secret, refresh_token, opened: ranges });
+  }
+
+  async #signer(entry: Extract<CredentialEntry, { type: 'aws_sigv4' }>): Promise<Resolution> {
+    const { session_token: token } = entry;
+    const key = [entry.secret_access_key, ['secret_access_key']] as const;
+    const read = await this.#secrets(token === undefined ? [key] : [key, [token, ['session_token']]]);
+    if ('missing' in read) return { unavailable: read.missing };
+    const [secret_access_key, session_token] = read.secrets;
+    return signingOf({ ...entry, secret_access_key, session_token });
   }
 
   /** All of the secrets, in the same order, or why one of them is missing; each that is malformed is a problem. */

@@ -51,6 +51,8 @@ async function compileRule(entry: RuleEntry, path: KeyPath, context: NetworkCont
     opened: 'ranges' in opened ? opened.ranges : NO_RANGES,
     passthrough: entry.tls === 'passthrough',
     monitor: entry.enforcement === 'monitor',
+    redact: entry.redact ?? true,
+    allowPlaintext: entry.allow_plaintext ?? false,
     injection: await compileInjection(entry, path, context),
   };
 }
@@ -116,11 +118,12 @@ function warnOfRule(entry: RuleEntry, path: KeyPath, { findings, credentialIds }
   if (walled && !(addresses ?? []).some((ranges) => ranges.contains(host))) {
     findings.warn(path, `"${host}" lies inside the walls and stays refused until this rule opens it with addresses: ["${host}"]`);
   }
-  if (injects && entry.allow_plaintext === true) {
-    findings.warn(path, '`allow_plaintext` sends the credential over plain http, where everyone on the way can read it');
+  if (entry.allow_plaintext === true) {
+    const what = injects ? 'the credential' : 'the values of placeholders';
+    findings.warn(path, `\`allow_plaintext\` sends ${what} over plain http, where everyone on the way can read it`);
   }
-  if (!injects && (entry.allow_plaintext !== undefined || entry.mode !== undefined || entry.keep !== undefined)) {
-    findings.warn(path, '`allow_plaintext`, `mode` and `keep` have no effect without `credential` or `transform`');
+  if (!injects && (entry.mode !== undefined || entry.keep !== undefined)) {
+    findings.warn(path, '`mode` and `keep` have no effect without `credential` or `transform`');
   }
   if (credential !== undefined && !credentialIds.has(credential)) {
     const meant = suggestKey(credential, [...credentialIds]);

@@ -1,12 +1,9 @@
 // The schema of `credentials`: the bodies of the credentials resource that this version can put on.
-// Types that are known but not built yet are named in UNAVAILABLE_TYPES, so that their problem can say so.
+// What the REST resource takes of them is the same, but for the secrets, which here may be kept elsewhere.
 import { z } from 'zod';
 import { credentialMembers } from '../credentials/credential-fields.ts';
 import { EMPTY_SECRET } from '../credentials/secret-source.ts';
 import { addressRange, duration, secretValue, variableName } from './fields.ts';
-
-/** Types of credentials that the dialect or other proxies know and this version does not. */
-export const UNAVAILABLE_TYPES: ReadonlySet<string> = new Set(['environment_variable', 'aws_sigv4']);
 
 const members = credentialMembers({
   secret: (what) => secretValue().describe(`${what}: text, { env } or { file }.`),
@@ -29,6 +26,8 @@ export const credentialSchema = z.discriminatedUnion('type', [
       .prefault([])
       .describe('Internal ranges (CIDR) that the token endpoint may lie in. Left out: none; needed for one on your own network.'),
   }),
+  z.strictObject(members.environment_variable),
+  z.strictObject(members.aws_sigv4),
   z.strictObject({
     type: z.literal('exec').describe('What a command beside the proxy prints: one line, or JSON with `token` and `expires_at`.'),
     command: z

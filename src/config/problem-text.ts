@@ -2,7 +2,6 @@
 // It must never show a value, only its type: any key of the config may have a secret put in it by mistake.
 import type { z } from 'zod';
 import { isMapping } from './fields.ts';
-import { UNAVAILABLE_TYPES } from './credential-schema.ts';
 import { branches, configJsonSchema } from './json-schema.ts';
 import type { SchemaNode } from './json-schema.ts';
 import type { KeyPath } from './problem.ts';
@@ -66,10 +65,8 @@ function choices(values: readonly unknown[]): string {
 
 function discriminatorText(input: unknown): string {
   const type = isMapping(input) ? input['type'] : undefined;
-  const known = 'use "bearer_token", "basic", "header", "oauth2" or "exec"';
+  const known = 'use "bearer_token", "basic", "header", "oauth2", "environment_variable", "aws_sigv4" or "exec"';
   if (type === undefined) return `is missing; ${known}`;
-  if (typeof type === 'string' && UNAVAILABLE_TYPES.has(type))
-    return `credential type "${type}" is not available in this version; ${known}`;
   return `is not a known type of credential; ${known}`;
 }
 

@@ -38,7 +38,7 @@ const transform = z
   .union([headerFields(), z.array(headerFields())], { error: 'expected an object of headers, or a list of such objects' })
   .transform((value) => (Array.isArray(value) ? value : [value]));
 
-const NEEDS_INSPECTION = ['transform', 'credential', 'methods', 'paths', 'mode', 'keep', 'allow_plaintext'] as const;
+const NEEDS_INSPECTION = ['transform', 'credential', 'methods', 'paths', 'mode', 'keep', 'allow_plaintext', 'redact'] as const;
 
 function inspected(rule: unknown): string[] {
   return isMapping(rule) && rule['tls'] === 'passthrough' ? NEEDS_INSPECTION.filter((key) => rule[key] !== undefined) : [];
@@ -95,7 +95,15 @@ export const ruleSchema = z
     allow_plaintext: z
       .boolean()
       .optional()
-      .describe('Whether injected headers may go over plain http. Default false. Set it only for a network that you trust.'),
+      .describe(
+        'Whether injected headers and the values of placeholders may go over plain http. Default false. Set it only for a network that you trust.',
+      ),
+    redact: z
+      .boolean()
+      .optional()
+      .describe(
+        'Whether answers are looked through for what was put on, which becomes "[redacted]" in header values, trailers and text bodies. Default true. Set false for a host that hands out what its credential holds, or text in a coding of its own.',
+      ),
     keep: z
       .array(headerName().transform((name) => name.toLowerCase()))
       .min(1, NOT_EMPTY)

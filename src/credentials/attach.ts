@@ -1,26 +1,27 @@
-// The last step before the wire: Route in, Dispatch out, with the rule's credential and transform put on.
+// The last step before the wire: Route in, Dispatch out, with the rule's credential and transform put on and placeholders swapped.
 // Order matters and stands here alone: the sandbox's hop-by-hop fields go first, then its own values of what is injected, then ours come on.
 // It must never write a secret anywhere but into the Dispatch, and a credential that cannot be had refuses the request.
+import { LRUCache } from 'lru-cache';
 import { formatAuthority } from '../exchange/authority.ts';
-import { Fault } from '../exchange/codes.ts';
+import { Fault, isRefusal } from '../exchange/codes.ts';
 import type { Refusal } from '../exchange/codes.ts';
-import { endToEndFields, fieldValue, isFieldName, isFieldValue, looseName } from '../exchange/header-fields.ts';
-import type { Injection, TransformField } from '../exchange/rule.ts';
-import type { Resolution, Snapshot } from '../exchange/snapshot.ts';
+import { endToEndFields } from '../exchange/header-fields.ts';
+import type { Redaction } from '../exchange/redaction.ts';
+import type { Injection } from '../exchange/rule.ts';
+import type { Resolution } from '../exchange/snapshot.ts';
 import { makeDispatch } from '../exchange/stages.ts';
 import type { Arrival, Dispatch, Route } from '../exchange/stages.ts';
-import { overlay, plaintextTrouble } from './injection.ts';
+import { completionOf } from './completion.ts';
+import { plaintextTrouble } from './injection.ts';
+import { chosenFor, NO_CREDENTIALS, NOTHING, NOTHING_INJECTED, prepare } from './prepared.ts';
+import type { Prepared } from './prepared.ts';
+import type { Declared, ResolveCredential } from './resolve.ts';
+import { createSwap, NO_SUCH_PLACEHOLDER } from './swap.ts';
+import type { Swap, Swapped } from './swap.ts';
 
-/** The credentials that the exchange's own snapshot declares: those its rule meant (invariant 7). */
-type Declared = Snapshot['credentials'];
+export type { ResolveCredential } from './resolve.ts';
 
-/**
- * Looks a credential up, first among those that the exchange's snapshot declares. A promise only where it must be fetched; a throw or
- * a rejection counts as unavailable.
- */
-export type ResolveCredential = (id: string, sandbox: string, declared: Declared) => Resolution | Promise<Resolution>;
-
-/** Route in, Dispatch or Refusal out; synchronous unless the credential must be fetched. Throws `credential_unavailable`. */
+/** Route in, Dispatch or Refusal out; synchronous unless a credential must be fetched. Throws `credential_unavailable`. */
 export type AttachCredentials = <A extends Arrival>(
   route: Route<A>,
   declared: Declared,
@@ -35,172 +36,189 @@ export function resolveDeclared(id: string, _sandbox: string, declared: Declared
 /** What stands in place of a credential's id where the rule itself is at fault, or names an id that nobody knows; no id begins with `_`. */
 export const RULE_ITSELF = '_rule';
 
-/** Builds the step. `onUnavailable` hears of each failure, for the metrics: the credential's id, or RULE_ITSELF. */
-export function createAttach(options: {
+/** Sets of secrets whose redactions are kept: each takes some 100 KiB, and milliseconds to make. */
+const MOST_REDACTIONS = 500;
+
+/** What the step needs. */
+export interface AttachOptions {
   readonly resolve: ResolveCredential;
+  /** Hears of each failure, for the metrics: the credential's id, RULE_ITSELF or NO_SUCH_PLACEHOLDER */
   readonly onUnavailable?: (credential: string) => void;
-}): AttachCredentials {
+  /** Makes what looks answers through for secrets; left out, none is looked through */
+  readonly redaction?: (secrets: readonly string[]) => Redaction;
+  /** Epoch `ms`, for signatures */
+  readonly now?: () => number;
+}
+
+/** Builds the step. */
+export function createAttach(options: AttachOptions): AttachCredentials {
+  const attach = new Attach(options);
+  return (route, declared) => attach.attach(route, declared);
+}
+
+class Attach {
+  readonly #options: AttachOptions;
+  readonly #swap: Swap;
+  readonly #now: () => number;
   // The last preparation of each injection: it changes only when the credential does, and costs more than all the rest of this step.
-  const preparations = new WeakMap<Injection, Prepared>();
+  readonly #preparations = new WeakMap<Injection, Prepared>();
+  // By the secrets, so that rules with one credential share what was made for it.
+  readonly #redactions = new LRUCache<string, Redaction>({ max: MOST_REDACTIONS });
 
-  return (route, declared) => {
-    const { permit } = route;
-    const { intent, sandbox } = permit;
-    const { injection } = permit.rule;
-    if (injection === undefined || intent.arrival.purpose === 'passthrough') return bare(route);
-    const exposed = plaintextTrouble(permit);
-    if (exposed !== undefined) return exposed;
-    if (injection.unavailable !== undefined) return unavailable(RULE_ITSELF, new Error(injection.unavailable));
-    const { credential } = injection;
-    if (credential === undefined) return dispatch(route, injection, prepared(injection, NO_FIELDS));
-    const found = resolveNow(credential, sandbox.id, declared);
-    if (!(found instanceof Promise)) return putOn(route, injection, found);
-    return found.then(
-      (resolution) => putOn(route, injection, resolution),
-      (error: unknown) => unavailable(credential, error),
-    );
-  };
-
-  function putOn<A extends Arrival>(route: Route<A>, injection: Injection, resolution: Resolution): Dispatch<A> {
-    const credential = injection.credential ?? '';
-    if ('unavailable' in resolution) {
-      return unavailable(resolution.unknown === true ? RULE_ITSELF : credential, new Error(resolution.unavailable));
-    }
-    const ready = prepared(injection, resolution.fields);
-    if (!ready.sound) return unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
-    return dispatch(route, injection, ready);
+  constructor(options: AttachOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    const unavailable = (credential: string, cause: unknown): never => this.#unavailable(credential, cause);
+    this.#swap = createSwap({ resolve: options.resolve, unavailable });
   }
 
-  function prepared(injection: Injection, resolved: readonly TransformField[]): Prepared {
-    const last = preparations.get(injection);
+  attach<A extends Arrival>(route: Route<A>, declared: Declared): Dispatch<A> | Refusal | Promise<Dispatch<A> | Refusal> {
+    const { permit } = route;
+    const { injection } = permit.rule;
+    if (permit.intent.arrival.purpose === 'passthrough') return makeDispatch({ route, fields: [], credentials: NO_CREDENTIALS });
+    if (injection === undefined) return this.#send(route, declared, undefined);
+    const exposed = plaintextTrouble(permit);
+    if (exposed !== undefined) return exposed;
+    if (injection.unavailable !== undefined) return this.#unavailable(RULE_ITSELF, new Error(injection.unavailable));
+    const { credential } = injection;
+    if (credential === undefined) return this.#send(route, declared, this.#prepared(injection, NOTHING));
+    const found = this.#resolveNow(credential, permit.sandbox.id, declared);
+    if (!(found instanceof Promise)) return this.#send(route, declared, this.#usable(injection, credential, found));
+    return found.then(
+      (resolution) => this.#send(route, declared, this.#usable(injection, credential, resolution)),
+      (error: unknown) => this.#unavailable(credential, error),
+    );
+  }
+
+  #usable(injection: Injection, credential: string, resolution: Resolution): Prepared {
+    if ('unavailable' in resolution) {
+      const id = resolution.unknown === true ? RULE_ITSELF : credential;
+      return this.#unavailable(id, new Error(resolution.unavailable));
+    }
+    if ('placeholder' in resolution) return this.#unavailable(credential, new Error(ONLY_A_VALUE));
+    const ready = this.#prepared(injection, resolution);
+    if (ready.sound) return ready;
+    return this.#unavailable(credential, new Error('it holds a name or a value that no header field can carry'));
+  }
+
+  #prepared(injection: Injection, resolved: Resolution): Prepared {
+    const last = this.#preparations.get(injection);
     if (last?.resolved === resolved) return last;
     const fresh = prepare(injection, resolved);
-    preparations.set(injection, fresh);
+    this.#preparations.set(injection, fresh);
     return fresh;
   }
 
-  function resolveNow(credential: string, sandbox: string, declared: Declared): Resolution | Promise<Resolution> {
+  #resolveNow(credential: string, sandbox: string, declared: Declared): Resolution | Promise<Resolution> {
     try {
-      return options.resolve(credential, sandbox, declared);
+      return this.#options.resolve(credential, sandbox, declared);
     } catch (error) {
-      return unavailable(credential, error);
+      return this.#unavailable(credential, error);
     }
   }
 
-  function unavailable(credential: string, cause: unknown): never {
-    options.onUnavailable?.(credential);
-    const what = credential === RULE_ITSELF ? 'what the rule puts on' : `the credential "${credential}"`;
-    throw new Fault('credential_unavailable', `${what} cannot be resolved`, cause);
+  /** `prepared`: what the rule puts on, if anything. */
+  #send<A extends Arrival>(
+    route: Route<A>,
+    declared: Declared,
+    prepared: Prepared | undefined,
+  ): Dispatch<A> | Refusal | Promise<Dispatch<A> | Refusal> {
+    const { intent, rule } = route.permit;
+    const { fields } = intent.arrival;
+    const chosen =
+      prepared === undefined || rule.injection === undefined ? undefined : chosenFor(fields, prepared, rule.injection);
+    const kept = endToEndFields(fields, chosen?.dropped ?? NOTHING_INJECTED, hostField(route));
+    const swapped = this.#swap(route, kept, declared);
+    if (swapped === undefined) return this.#dispatch(route, kept, chosen, undefined);
+    if (!(swapped instanceof Promise)) return this.#swappedInto(route, chosen, swapped);
+    return swapped.then((later) => this.#swappedInto(route, chosen, later));
+  }
+
+  #swappedInto<A extends Arrival>(
+    route: Route<A>,
+    chosen: Prepared | undefined,
+    swapped: Swapped | Refusal,
+  ): Dispatch<A> | Refusal {
+    return isRefusal(swapped) ? swapped : this.#dispatch(route, swapped.fields, chosen, swapped);
+  }
+
+  #dispatch<A extends Arrival>(
+    route: Route<A>,
+    fields: string[],
+    chosen: Prepared | undefined,
+    swapped: Swapped | undefined,
+  ): Dispatch<A> {
+    if (chosen === undefined && swapped === undefined) return makeDispatch({ route, fields, credentials: NO_CREDENTIALS });
+    if (chosen !== undefined) for (const { name, value } of chosen.fields) fields.push(name, value.reveal());
+    const own = chosen?.credentials ?? NO_CREDENTIALS;
+    const credentials = swapped === undefined ? own : [...new Set([...own, ...swapped.credentials])];
+    const redaction = route.permit.rule.redact === false ? undefined : this.#redactionFor(chosen, swapped);
+    if (redaction !== undefined) askUncoded(fields);
+    if (swapped === undefined && chosen?.signer === undefined) {
+      return redaction === undefined
+        ? makeDispatch({ route, fields, credentials })
+        : makeDispatch({ route, fields, credentials, redaction });
+    }
+    const { intent } = route.permit;
+    const query = swapped?.query ?? intent.query;
+    const hidden = redaction === undefined ? {} : { redaction };
+    const completion = this.#completion(route, { fields, query, credentials }, { chosen, swapped });
+    return makeDispatch({ route, fields, credentials, query, ...hidden, ...completion });
+  }
+
+  #completion<A extends Arrival>(
+    route: Route<A>,
+    parts: { readonly fields: string[]; readonly query: string; readonly credentials: readonly string[] },
+    { chosen, swapped }: { readonly chosen: Prepared | undefined; readonly swapped: Swapped | undefined },
+  ): Pick<Dispatch, 'completion'> {
+    const { intent, rule } = route.permit;
+    const [signer, lookUp] = [chosen?.signer, swapped?.lookUp];
+    if (signer === undefined && lookUp === undefined) return {};
+    const completion = completionOf({ ...parts, intent, signer, lookUp, now: this.#now });
+    if (!('unfit' in completion)) return { completion };
+    const credential = rule.injection?.credential ?? RULE_ITSELF;
+    this.#options.onUnavailable?.(credential);
+    throw new Fault(
+      'credential_unavailable',
+      `the credential "${credential}" cannot be put on this request: ${completion.unfit}`,
+    );
+  }
+
+  #redactionFor(chosen: Prepared | undefined, swapped: Swapped | undefined): Redaction | undefined {
+    const make = this.#options.redaction;
+    if (make === undefined) return undefined;
+    const own = chosen?.guarded ?? NO_CREDENTIALS;
+    const secrets = swapped === undefined || swapped.guarded.length === 0 ? own : [...own, ...swapped.guarded];
+    if (secrets.length === 0) return undefined;
+    const key = secrets.length === 1 ? (secrets[0] as string) : secrets.join('\0');
+    let redaction = this.#redactions.get(key);
+    if (redaction === undefined) this.#redactions.set(key, (redaction = make(secrets)));
+    return redaction;
+  }
+
+  #unavailable(credential: string, cause: unknown): never {
+    this.#options.onUnavailable?.(credential);
+    throw new Fault('credential_unavailable', `${shown(credential)} cannot be resolved`, cause);
   }
 }
 
-const NO_FIELDS: readonly TransformField[] = [];
-const NO_CREDENTIALS: readonly string[] = [];
+const ONLY_A_VALUE = 'it is the value of an environment variable, which a rule cannot put on; bind it in the `env` of a sandbox';
 
-/** A value with a line break would be a second field, or a second request (fault E08). */
-function canStand({ name, value }: TransformField): boolean {
-  return isFieldName(name) && isFieldValue(value.reveal());
+function shown(credential: string): string {
+  if (credential === RULE_ITSELF) return 'what the rule puts on';
+  if (credential === NO_SUCH_PLACEHOLDER) return 'a placeholder of the request, which stands for no credential of this sandbox,';
+  return `the credential "${credential}"`;
 }
 
-/** Host is rebuilt, Expect is answered at the door, and what steers Sallyport itself goes no further (fault B14). */
-const ALWAYS_DROPPED: readonly string[] = ['host', 'expect', 'x-sallyport-action-id', 'x-sallyport-reason', 'proxy-status'];
-const NOTHING_INJECTED: ReadonlySet<string> = new Set(ALWAYS_DROPPED);
-
-/** What authenticates a request by custom; a credentialed host hears only the credential that the operator chose (fault E04). */
-const AUTHENTICATING: ReadonlySet<string> = new Set([
-  'authorization',
-  'cookie',
-  'x-api-key',
-  'api-key',
-  'x-goog-api-key',
-  'x-auth-token',
-  'x-access-token',
-  'private-token',
-  'x-amz-security-token',
-]);
-
-/** The dispatch of a rule that puts nothing on. */
-function bare<A extends Arrival>(route: Route<A>): Dispatch<A> {
-  const { arrival } = route.permit.intent;
-  if (arrival.purpose === 'passthrough') return makeDispatch({ route, fields: [], credentials: NO_CREDENTIALS });
-  const fields = endToEndFields(arrival.fields, NOTHING_INJECTED, hostField(route));
-  return makeDispatch({ route, fields, credentials: NO_CREDENTIALS });
-}
-
-/** What an injection comes to with the fields that its credential stands for at present. */
-interface Prepared {
-  readonly resolved: readonly TransformField[];
-  readonly fields: readonly TransformField[];
-  /** Whether every field of the credential can stand in a request */
-  readonly sound: boolean;
-  /** What the sandbox's own request loses, for `mode: set` */
-  readonly dropped: ReadonlySet<string>;
-  readonly credentials: readonly string[];
-}
-
-function prepare(injection: Injection, resolved: readonly TransformField[]): Prepared {
-  const fields = overlay(resolved, injection.transform);
-  return {
-    resolved,
-    fields,
-    sound: resolved.every(canStand),
-    dropped: droppedNames(fields, injection),
-    credentials: credentialsIn(fields, injection, resolved),
-  };
-}
-
-/** The credential's id where one of its fields is among those put on: a transform may have replaced them all. */
-function credentialsIn(
-  fields: readonly TransformField[],
-  { credential }: Injection,
-  resolved: readonly TransformField[],
-): readonly string[] {
-  return credential !== undefined && fields.some((field) => resolved.includes(field)) ? [credential] : NO_CREDENTIALS;
-}
-
-function dispatch<A extends Arrival>(route: Route<A>, injection: Injection, prepared: Prepared): Dispatch<A> {
-  const sent = route.permit.intent.arrival.fields;
-  if (injection.mode === 'set') return dispatched(route, prepared.fields, prepared);
-  const fields = chooseByMode(sent, prepared.fields, injection);
-  const credentials = credentialsIn(fields, injection, prepared.resolved);
-  return dispatched(route, fields, { dropped: droppedNames(fields, injection), credentials });
-}
-
-function dispatched<A extends Arrival>(
-  route: Route<A>,
-  chosen: readonly TransformField[],
-  { dropped, credentials }: Pick<Prepared, 'dropped' | 'credentials'>,
-): Dispatch<A> {
-  const fields = endToEndFields(route.permit.intent.arrival.fields, dropped, hostField(route));
-  for (const { name, value } of chosen) fields.push(name, value.reveal());
-  return makeDispatch({ route, fields, credentials });
+/** An answer in no coding need not be opened and closed again to be looked through. */
+function askUncoded(fields: string[]): void {
+  for (let i = 0; i + 1 < fields.length; i += 2) {
+    const name = fields[i] as string;
+    if (name.length === 15 && name.toLowerCase() === 'accept-encoding') fields[i + 1] = 'identity';
+  }
 }
 
 function hostField({ permit }: Route): string[] {
   const { authority, scheme } = permit.intent;
   return ['Host', formatAuthority(authority, scheme === 'https' ? 443 : 80)];
-}
-
-function chooseByMode(
-  sent: readonly string[],
-  injected: readonly TransformField[],
-  { mode }: Injection,
-): readonly TransformField[] {
-  // A field that Connection nominates will not go on, so it is no value of the sandbox's own to yield to.
-  const kept = endToEndFields(sent, NOTHING_INJECTED);
-  return injected.filter(({ name }) => (fieldValue(kept, name.toLowerCase()) !== undefined) === (mode === 'replace'));
-}
-
-function droppedNames(chosen: readonly TransformField[], injection: Injection): ReadonlySet<string> {
-  const dropped = new Set(ALWAYS_DROPPED);
-  for (const { name } of chosen) dropped.add(looseName(name));
-  if (injection.mode === 'set' && authenticates(injection)) {
-    for (const name of AUTHENTICATING) if (!injection.keep.has(name)) dropped.add(name);
-  }
-  return dropped;
-}
-
-/** Whether a rule puts a credential on: a stored one, or one written out in `transform`. */
-function authenticates({ credential, transform }: Injection): boolean {
-  return credential !== undefined || transform.some(({ name }) => AUTHENTICATING.has(looseName(name)));
 }

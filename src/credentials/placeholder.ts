@@ -37,7 +37,8 @@ export interface BodyReplacer {
   end(): Buffer;
 }
 
-const PREFIX = '__GEMINI_CRED_';
+/** How every placeholder begins, unless it is percent-encoded or inside base64. */
+export const PREFIX = '__GEMINI_CRED_';
 
 /** What a sandbox's environment holds for the credential. */
 export function placeholderFor(id: string): string {
@@ -48,6 +49,10 @@ export function placeholderFor(id: string): string {
 export function canBePlaceholder(id: string): boolean {
   return new RegExp(`^${ID}$`).test(id);
 }
+
+/** Why an id cannot be that of an `environment_variable`; to stand after its place. */
+export const NO_PLACEHOLDER =
+  'has an id that no placeholder can hold; use at most 63 letters, digits and "-", and single "_" between them';
 
 /** A character as itself or, for `encoded`, in its percent escape. Everything in a placeholder is unreserved, so both mean the same. */
 function spelled(character: string, encoded: boolean): string {

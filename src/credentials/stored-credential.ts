@@ -11,6 +11,7 @@ import { shapeProblems, unknownMember } from '../foundation/shape-problems.ts';
 import { credentialMembers } from './credential-fields.ts';
 import { COLON } from './credential.ts';
 import type { Credential, CredentialType } from './credential.ts';
+import { canBePlaceholder, NO_PLACEHOLDER } from './placeholder.ts';
 import { bareSecret } from './secret-source.ts';
 
 /** What became of a body. `problem` is one line, lower case, with the remedy. */
@@ -64,6 +65,7 @@ export function readNew(body: unknown): Read<{ readonly id: string; readonly val
   if (typeof id !== 'string' || trouble !== undefined) return { problem: trouble ?? 'the id must be text' };
   const type = readType(fields);
   if (typeof type !== 'string') return type;
+  if (type === 'environment_variable' && !canBePlaceholder(id)) return { problem: `the credential ${NO_PLACEHOLDER}` };
   const checked = check(type, fields);
   return 'problem' in checked ? checked : { id, value: { ...checked.fields, status: 'active' } };
 }

@@ -10,7 +10,9 @@ import { fieldsOf } from './credential.ts';
 import type { Credential, CredentialType } from './credential.ts';
 import { closedUse, freshUse, lastingUse } from './in-use.ts';
 import type { InUse, Use, UseHealth } from './in-use.ts';
+import { signingOf } from './signer.ts';
 import { openCredential } from './stored-credential.ts';
+import { placeholderOf } from './trusted.ts';
 
 /**
  * Makes of a stored credential what is used of it. A source that renews its value ahead of time tells `onEnd` of each new end (epoch
@@ -25,8 +27,14 @@ export type Maker<Type extends CredentialType = CredentialType> = (
 /** The makers by type; a type without one is unavailable. */
 export type Makers = { readonly [Type in CredentialType]?: Maker<Type> };
 
-/** Those whose fields follow from the values alone. */
-export const PLAIN_MAKERS: Makers = { bearer_token: fieldsOf, basic: fieldsOf, header: fieldsOf };
+/** Those of which nothing has to be fetched: what they come to follows from the values alone. */
+export const PLAIN_MAKERS: Makers = {
+  bearer_token: fieldsOf,
+  basic: fieldsOf,
+  header: fieldsOf,
+  environment_variable: placeholderOf,
+  aws_sigv4: signingOf,
+};
 
 /** The credentials that are stored, as the exchanges see them. */
 export interface Vault {

@@ -53,6 +53,10 @@ export interface Rule {
   /** Let pass, record what would have been refused */
   readonly monitor: boolean;
   readonly injection: Injection | undefined;
+  /** False: answers are not looked through for what was put on. Left out: they are */
+  readonly redact?: boolean;
+  /** Whether the values of placeholders may go over plain http. Left out: they may not */
+  readonly allowPlaintext?: boolean;
 }
 
 /** The judgement's index over one sandbox's rules. Lookup costs the same for ten rules and a hundred thousand. */

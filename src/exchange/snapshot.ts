@@ -1,8 +1,10 @@
 // What one exchange is judged by: an immutable picture of the live configuration, taken once when the request arrives.
 // A reload makes a new one and swaps the reference; nothing in it may be edited (invariant 7).
 import type { Secret } from '../foundation/secret.ts';
+import type { Host } from './authority.ts';
+import type { HeaderFields } from './header-fields.ts';
 import type { TransformField } from './rule.ts';
-import type { Sandbox } from './stages.ts';
+import type { Sandbox, Scheme } from './stages.ts';
 
 /** Limits and deadlines in force. Durations in `ms`, sizes in bytes. */
 export interface Limits {
@@ -56,12 +58,53 @@ export interface SandboxRegistry {
   readonly ids: readonly string[];
 }
 
+/** A request as far as a signature covers it. */
+export interface Unsigned {
+  readonly method: string;
+  readonly scheme: Scheme;
+  readonly path: string;
+  /** With its `?`, or empty */
+  readonly query: string;
+  /** As they go upstream, in latin1 text */
+  readonly fields: HeaderFields;
+}
+
+/** The body of a request that is to be signed. */
+export interface UnsignedBody {
+  /** The whole of it, where it was asked for */
+  readonly bytes: Buffer | undefined;
+  /** Whether there is one that streams */
+  readonly streams: boolean;
+}
+
+/** What is put on of a credential that signs each request. */
+export interface Signer {
+  /** Names of the fields that it puts on, for whoever is asked */
+  readonly names: readonly string[];
+  /** What must be known of the body before: nothing, all of it, or why no signature of ours can be put on such a request. */
+  need(request: Unsigned, hasBody: boolean): 'nothing' | 'body' | { readonly unfit: string };
+  /** `now` in epoch `ms`. The fields hold a signature: never log them. */
+  sign(request: Unsigned, body: UnsignedBody, now: number): { readonly fields: HeaderFields; readonly query: string };
+}
+
+/** Where in a request a placeholder may be swapped for its value. */
+export type PlaceholderPlace = 'header' | 'query' | 'body';
+
+/** What a sandbox's placeholder stands for. */
+export interface PlaceholderValue {
+  readonly value: Secret;
+  readonly places: ReadonlySet<PlaceholderPlace>;
+  readonly trusts: (host: Host) => boolean;
+}
+
 /**
- * What a credential id stands for: the fields that it puts on, with the bare values that no answer may show to the sandbox, or why it
- * cannot. The same object as long as nothing has changed.
+ * What a credential id stands for: the fields that it puts on, with the bare values that no answer may show to the sandbox; what signs
+ * its requests; the value of a placeholder; or why it is nothing. The same object as long as nothing has changed.
  */
 export type Resolution =
   | { readonly fields: readonly TransformField[]; readonly secrets?: readonly Secret[] }
+  | { readonly signer: Signer; readonly secrets: readonly Secret[] }
+  | { readonly placeholder: PlaceholderValue }
   | {
       readonly unavailable: string;
       /** Nobody knows the id: it may be a secret in the wrong place, and is not to be repeated */

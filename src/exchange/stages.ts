@@ -5,6 +5,7 @@ import type { Duplex, Readable } from 'node:stream';
 import type { Authority, Host } from './authority.ts';
 import type { Code, Fault, Refusal } from './codes.ts';
 import type { HeaderFields } from './header-fields.ts';
+import type { BodyFilter, Redaction } from './redaction.ts';
 import type { ReplyPort } from './reply-port.ts';
 import type { Policy, Rule } from './rule.ts';
 
@@ -138,6 +139,32 @@ export interface Dispatch<A extends Arrival = Arrival> {
   readonly fields: HeaderFields;
   /** Ids of the credentials that were put on */
   readonly credentials: readonly string[];
+  /** With its `?`, or empty, where it is not the intent's own: placeholders in it were swapped. Holds secrets */
+  readonly query?: string;
+  /** What the answer must be looked through for; left out where nothing is to be hidden */
+  readonly redaction?: Redaction;
+  /** Left out where the request is complete as it is */
+  readonly completion?: Completion;
+}
+
+/** What is left to be done when the request goes out: what depends on its body, or on the time. */
+export interface Completion {
+  /** The body is to be had whole before, up to so many bytes; `undefined`: it streams, or there is none */
+  readonly hold: number | undefined;
+  /** What goes out, at each attempt; `held` where it was asked for. Throws a Fault. */
+  complete(held: Buffer | undefined): Completed;
+  /** Ids of all credentials that were put on; final once the body has gone out */
+  credentials(): readonly string[];
+}
+
+/** A request as it goes out. Holds secrets: never log it. */
+export interface Completed {
+  readonly fields: HeaderFields;
+  readonly query: string;
+  /** In place of the one that was held */
+  readonly body: Buffer | undefined;
+  /** What a body that streams goes through */
+  readonly through: BodyFilter | undefined;
 }
 
 /** For intake only. */

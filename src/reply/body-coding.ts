@@ -60,7 +60,8 @@ export function planBody(contentType: string | undefined, contentEncoding: strin
 
 function isText(contentType: string): boolean {
   const type = contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-  return type.startsWith('text/') || TEXT_TYPES.has(type) || TEXT_SUFFIX.test(type);
+  // Of many parts some may be text, and in those that are not nothing is found.
+  return type.startsWith('text/') || type.startsWith('multipart/') || TEXT_TYPES.has(type) || TEXT_SUFFIX.test(type);
 }
 
 /** An Accept-Encoding that asks for nothing but what can be opened here: `gzip, br;q=0.5, zstd` becomes `gzip, br;q=0.5`. */

@@ -4,15 +4,32 @@ import type { Duplex } from 'node:stream';
 import { Fault } from '../exchange/codes.ts';
 import type { Refusal } from '../exchange/codes.ts';
 import { isFieldValue } from '../exchange/header-fields.ts';
+import type { BodyFilter, Redaction } from '../exchange/redaction.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { errorCode, exchangeFault } from './faults.ts';
 import type { Gate } from './patient-socket.ts';
+import { FilteredBody, RecodedBody } from './redacted-body.ts';
+import type { BodyWay, Recoder } from './redacted-body.ts';
 
 /** How fields from the wire become fields toward the sandbox; given by the reply room. */
 export interface ReplyFields {
   readonly fields: (raw: readonly Buffer[]) => string[];
   readonly trailers: (raw: readonly Buffer[]) => string[];
+  /** Looks values through for what must not be seen, in place. */
+  readonly redactFields: (fields: string[], redaction: Redaction) => string[];
+  /** Looks a final head through and says how its body goes; throws a Fault where that cannot be looked through. */
+  readonly redactHead: (
+    fields: string[],
+    answer: { readonly status: number; readonly bodiless: boolean },
+    redaction: Redaction,
+  ) => { readonly fields: string[]; readonly body: { readonly filter: BodyFilter } | { readonly recoder: Recoder } | undefined };
+}
+
+/** What an answer must not show, and to which method it comes: one to HEAD has no body. */
+export interface Hidden {
+  readonly redaction: Redaction;
+  readonly method: string;
 }
 
 /** What an attempt came to. */
@@ -29,7 +46,7 @@ export interface AttemptEnd {
 export interface Switched {
   readonly stream: Duplex;
   readonly reason: string;
-  readonly raw: readonly Buffer[];
+  readonly fields: readonly string[];
 }
 
 /**
@@ -48,24 +65,33 @@ export class Answer implements ReplyListener {
   #held = false;
   #gone = false;
   #trouble: Refusal | undefined = undefined;
+  readonly #hidden: Hidden | undefined;
+  #way: BodyWay | undefined = undefined;
+  #complete = false;
 
   constructor(options: {
     readonly reply: ReplyPort;
     readonly trace: Trace;
     readonly convert: ReplyFields;
     readonly gate: Gate;
+    readonly hidden: Hidden | undefined;
     readonly settled: (end: AttemptEnd) => void;
   }) {
     this.#reply = options.reply;
     this.#trace = options.trace;
     this.#convert = options.convert;
     this.#gate = options.gate;
+    this.#hidden = options.hidden;
     this.#settled = options.settled;
     options.reply.listen(this);
   }
 
   /** ReplyListener: the sandbox reads again. */
   drained(): void {
+    if (this.#way === undefined || this.#way.drained()) this.#release();
+  }
+
+  #release(): void {
     this.#held = false;
     this.#gate.release();
   }
@@ -75,6 +101,8 @@ export class Answer implements ReplyListener {
     this.#gone = true;
     this.#trouble ??= trouble;
     this.#abort?.(LEFT());
+    // All of the answer may have come in, and the coding still be at work on it.
+    if (this.#complete) this.#settle(LEFT(), undefined);
   }
 
   /** The request is about to be written. */
@@ -92,20 +120,55 @@ export class Answer implements ReplyListener {
   onHeaders(status: number, raw: readonly Buffer[], _resume: () => void, reason: string): boolean {
     if (status < 100) throw new Fault('upstream_protocol', 'the upstream answered with a status that does not exist');
     if (status < 200) {
-      if (status !== 101) this.#reply.interim(status, this.#convert.fields(raw));
+      if (status !== 101) this.#reply.interim(status, this.#fields(raw));
       return true;
     }
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;
     // Undici reads the phrase as UTF-8; one that it could not read is of no use to anyone (RFC 9112 section 4).
-    this.#reply.head(status, isFieldValue(reason) ? reason : '', this.#convert.fields(raw));
+    const phrase = isFieldValue(reason) ? reason : '';
+    if (this.#hidden === undefined) this.#reply.head(status, phrase, this.#convert.fields(raw));
+    else this.#redactedHead(status, { raw, phrase }, this.#hidden);
     return true;
+  }
+
+  #redactedHead(
+    status: number,
+    { raw, phrase }: { readonly raw: readonly Buffer[]; readonly phrase: string },
+    { redaction, method }: Hidden,
+  ): void {
+    const bodiless = method === 'HEAD' || BODILESS.has(status);
+    const { fields, body } = this.#convert.redactHead(this.#convert.fields(raw), { status, bodiless }, redaction);
+    if (body !== undefined) this.#way = this.#wayOf(body);
+    this.#reply.head(status, redaction.text(phrase), fields);
+  }
+
+  #wayOf(body: { readonly filter: BodyFilter } | { readonly recoder: Recoder }): BodyWay {
+    if ('filter' in body) return new FilteredBody(this.#reply, body.filter);
+    return new RecodedBody(this.#reply, body.recoder, {
+      release: () => this.#release(),
+      failed: (fault) => {
+        this.#abort?.(fault);
+        this.#settle(fault, undefined);
+      },
+    });
+  }
+
+  #fields(raw: readonly Buffer[]): string[] {
+    const fields = this.#convert.fields(raw);
+    return this.#hidden === undefined ? fields : this.#convert.redactFields(fields, this.#hidden.redaction);
+  }
+
+  #trailers(raw: readonly Buffer[]): string[] | undefined {
+    if (raw.length === 0) return undefined;
+    const fields = this.#convert.trailers(raw);
+    return this.#hidden === undefined ? fields : this.#convert.redactFields(fields, this.#hidden.redaction);
   }
 
   /** A piece of the body. The upstream is held while the sandbox does not read. */
   onData(chunk: Buffer): boolean {
     this.#trace.bytesReceived += chunk.length;
-    if (!this.#reply.write(chunk)) {
+    if (!(this.#way === undefined ? this.#reply.write(chunk) : this.#way.write(chunk))) {
       this.#held = true;
       this.#gate.hold();
     }
@@ -114,7 +177,15 @@ export class Answer implements ReplyListener {
 
   /** The whole answer is in. */
   onComplete(trailers: readonly Buffer[]): void {
-    this.#reply.end(trailers.length === 0 ? undefined : this.#convert.trailers(trailers));
+    if (this.#way !== undefined) {
+      this.#complete = true;
+      this.#way.end(() => this.#end(trailers));
+    } else this.#end(trailers);
+  }
+
+  #end(trailers: readonly Buffer[]): void {
+    if (this.#done) return;
+    this.#reply.end(this.#trailers(trailers));
     this.#settle(undefined, undefined);
   }
 
@@ -122,7 +193,7 @@ export class Answer implements ReplyListener {
   onUpgrade(status: number, raw: readonly Buffer[], stream: Duplex): void {
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;
-    this.#settle(undefined, { stream, reason: 'Switching Protocols', raw });
+    this.#settle(undefined, { stream, reason: 'Switching Protocols', fields: this.#fields(raw) });
   }
 
   /** The attempt failed, at whatever point. */
@@ -140,6 +211,7 @@ export class Answer implements ReplyListener {
   #settle(fault: Fault | undefined, switched: Switched | undefined): void {
     if (this.#done) return;
     this.#done = true;
+    if (fault !== undefined) this.#way?.giveUp();
     this.#gate.release();
     this.#settled({ fault, sent: this.#sent, switched, trouble: this.#trouble });
   }

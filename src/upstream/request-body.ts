@@ -2,6 +2,7 @@
 // It stands between the two so that an upstream that answers early ends the upload without cutting the sandbox's connection (fault D10).
 import { Readable } from 'node:stream';
 import { Fault } from '../exchange/codes.ts';
+import type { BodyFilter } from '../exchange/redaction.ts';
 import type { ReplyPort } from '../exchange/reply-port.ts';
 import type { Trace } from '../exchange/trace.ts';
 
@@ -11,6 +12,7 @@ export class RequestBody extends Readable {
   readonly #reply: ReplyPort;
   readonly #trace: Trace;
   readonly #idleMs: number;
+  readonly #through: BodyFilter | undefined;
   #started = false;
   #silence: NodeJS.Timeout | undefined = undefined;
 
@@ -21,6 +23,8 @@ export class RequestBody extends Readable {
       readonly trace: Trace;
       /** Silence of the sandbox after which the body fails with `request_timeout` (fault J05) */
       readonly idleMs: number;
+      /** What it goes through on its way */
+      readonly through: BodyFilter | undefined;
     },
   ) {
     super({ highWaterMark: 64 * 1024 });
@@ -28,6 +32,7 @@ export class RequestBody extends Readable {
     this.#reply = options.reply;
     this.#trace = options.trace;
     this.#idleMs = options.idleMs;
+    this.#through = options.through;
   }
 
   /** Whether any byte has been asked for; a request whose body is untouched can be sent again. */
@@ -57,9 +62,12 @@ export class RequestBody extends Readable {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#trace.bytesSent += chunk.length;
     this.#silence?.refresh();
-    if (!this.push(chunk)) this.#source.pause();
+    const out = this.#through === undefined ? chunk : this.#through.push(chunk);
+    // Nothing pushed leaves this stream asking, and the source flowing.
+    if (out.length === 0) return;
+    this.#trace.bytesSent += out.length;
+    if (!this.push(out)) this.#source.pause();
   };
 
   readonly #onSilence = (): void => {
@@ -70,6 +78,11 @@ export class RequestBody extends Readable {
 
   readonly #onEnd = (): void => {
     clearTimeout(this.#silence);
+    const rest = this.#through?.end();
+    if (rest !== undefined && rest.length > 0) {
+      this.#trace.bytesSent += rest.length;
+      this.push(rest);
+    }
     this.push(null);
   };
 

@@ -8,11 +8,12 @@ import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Limits } from '../exchange/snapshot.ts';
-import type { Dispatch, PassthroughArrival, Permit, Route } from '../exchange/stages.ts';
+import type { Completed, Completion, Dispatch, PassthroughArrival, Permit, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
 import { Answer } from './answer.ts';
 import type { AttemptEnd, ReplyFields, Switched } from './answer.ts';
 import { UpstreamConnection } from './connection.ts';
+import { holdBody } from './held-body.ts';
 import type { Lanes } from './lanes.ts';
 import { relay } from './relay.ts';
 import { RequestBody } from './request-body.ts';
@@ -66,16 +67,17 @@ class Trip {
 
   /** Sends a request, once more where that is safe, and relays the answer. */
   async exchange(): Promise<Refusal | undefined> {
-    const { arrival } = this.#route.permit.intent;
+    const { completion } = this.#dispatch;
+    const held = completion?.hold === undefined ? undefined : await this.#hold(completion.hold);
+    if (held instanceof Refusal) return held;
     for (let attempt = 1; ; attempt += 1) {
-      const body =
-        arrival.purpose === 'exchange' && arrival.body !== undefined
-          ? new RequestBody(arrival.body, { reply: arrival.reply, trace: this.#trace, idleMs: this.#limits.bodyIdleMs })
-          : undefined;
+      const completed = completion?.complete(held);
+      const body = held === undefined ? this.#body(completed) : undefined;
       const connection = this.#idle(attempt) ?? (await this.#open());
       if (connection instanceof Refusal) return connection;
       const heard = connection.bytesRead;
-      const end = await this.#attempt(connection, body);
+      const end = await this.#attempt(connection, body, completed);
+      if (completion !== undefined) this.#tellCredentials(completion, held === undefined ? undefined : completed?.body);
       if (end.switched !== undefined) return this.#switchOver(end.switched);
       if (end.fault === undefined) {
         this.#options.lanes.give(this.#route.lane, connection);
@@ -86,6 +88,35 @@ class Trip {
       const lost = { body, reused: connection.exchanges > 1, silent: connection.bytesRead === heard };
       if (attempt > 1 || !mayRepeat(this.#dispatch, end, lost)) throw end.fault;
     }
+  }
+
+  #body(completed: Completed | undefined): RequestBody | undefined {
+    const { arrival } = this.#route.permit.intent;
+    if (arrival.purpose !== 'exchange' || arrival.body === undefined) return undefined;
+    const through = completed?.through;
+    return new RequestBody(arrival.body, { reply: arrival.reply, trace: this.#trace, idleMs: this.#limits.bodyIdleMs, through });
+  }
+
+  /** The whole body, before anything is dialled for it. */
+  async #hold(most: number): Promise<Buffer | undefined | Refusal> {
+    const body = this.#body(undefined);
+    if (body === undefined) return undefined;
+    const departure = new Departure(this.#route.permit.intent.arrival.reply);
+    try {
+      return await holdBody(body, most, departure.signal);
+    } catch (thrown) {
+      if (departure.trouble !== undefined) return departure.trouble;
+      throw thrown;
+    } finally {
+      // Nothing has gone out so far.
+      this.#trace.bytesSent = 0;
+    }
+  }
+
+  /** What the body showed on its way: which credentials went into it. */
+  #tellCredentials(completion: Completion, sent: Buffer | undefined): void {
+    this.#trace.credentials = completion.credentials();
+    if (sent !== undefined) this.#trace.bytesSent = sent.length;
   }
 
   /** Ties a tunnel that nobody looks into to its upstream, on a connection that counts like any other. */
@@ -179,31 +210,34 @@ class Trip {
     return secured;
   }
 
-  #attempt(connection: UpstreamConnection, body: RequestBody | undefined): Promise<AttemptEnd> {
+  #attempt(connection: UpstreamConnection, body: RequestBody | undefined, completed: Completed | undefined): Promise<AttemptEnd> {
     connection.exchanges += 1;
     const { arrival, path, query } = this.#route.permit.intent;
+    const { redaction } = this.#dispatch;
+    const going = completed ?? this.#dispatch;
     return new Promise((settled) => {
       const answer = new Answer({
         reply: arrival.reply,
         trace: this.#trace,
         convert: this.#options.convert,
         gate: connection.gate,
+        hidden: redaction === undefined ? undefined : { redaction, method: arrival.method },
         settled,
       });
       const request = {
-        path: path + query,
+        path: path + (going.query ?? query),
         method: arrival.method,
-        headers: this.#dispatch.fields as string[],
-        body: body ?? null,
+        headers: going.fields as string[],
+        body: body ?? completed?.body ?? null,
         ...(arrival.purpose === 'upgrade' ? { upgrade: 'websocket' } : {}),
       };
       connection.client.dispatch(request, answer as unknown as Dispatcher.DispatchHandler);
     });
   }
 
-  #switchOver({ stream, reason, raw }: Switched): Promise<undefined> {
-    const fields = ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...this.#options.convert.fields(raw)];
-    return this.#relay(this.#route.permit.intent.arrival.reply.switchProtocols(reason, fields), stream);
+  #switchOver({ stream, reason, fields }: Switched): Promise<undefined> {
+    const all = ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...fields];
+    return this.#relay(this.#route.permit.intent.arrival.reply.switchProtocols(reason, all), stream);
   }
 
   async #relay(sandbox: Duplex, upstream: Duplex): Promise<undefined> {

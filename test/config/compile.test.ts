@@ -216,7 +216,7 @@ describe('a warning', () => {
     [
       'a mode without anything to inject',
       allow('{ domain: a.example, mode: set }'),
-      ['network.allowlist[0]: `allow_plaintext`, `mode` and `keep` have no effect without `credential` or `transform`'],
+      ['network.allowlist[0]: `mode` and `keep` have no effect without `credential` or `transform`'],
     ],
     [
       'a glob where RE2 is meant',
@@ -270,7 +270,8 @@ describe('credentials', () => {
     const fieldsOf = (id: string) => {
       const credential = credentials.get(id);
       if (credential === undefined || 'fetched' in credential) return undefined;
-      return 'fields' in credential ? shown(credential.fields) : credential.unavailable;
+      if ('unavailable' in credential) return credential.unavailable;
+      return 'fields' in credential ? shown(credential.fields) : Object.keys(credential).join();
     };
     expect(fieldsOf('hub')).toEqual(['X-Hub: hub']);
     expect(fieldsOf('door')).toEqual([`Authorization: Basic ${Buffer.from('ci:p').toString('base64')}`]);

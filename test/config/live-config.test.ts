@@ -68,7 +68,8 @@ function rulesOf(from: Compiled, name: string): string[] {
 function bearer(from: LiveConfig): string {
   const credential = from.current().credentials.get('hub');
   if (credential === undefined || 'fetched' in credential) return 'none';
-  return 'fields' in credential ? (credential.fields[0]?.value.reveal() ?? '') : credential.unavailable;
+  if ('unavailable' in credential) return credential.unavailable;
+  return 'fields' in credential ? (credential.fields[0]?.value.reveal() ?? '') : 'no fields';
 }
 
 describe('openLiveConfig', () => {

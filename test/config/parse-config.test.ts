@@ -225,22 +225,16 @@ describe('a single problem', () => {
       'needs exactly one of `env` and `file`',
     ],
     [
-      'a type of credential that is still to come',
-      'credentials: { a: { type: aws_sigv4, region: x } }',
-      'credentials.a.type',
-      'credential type "aws_sigv4" is not available in this version; use "bearer_token", "basic", "header", "oauth2" or "exec"',
-    ],
-    [
       'an unknown type of credential',
       'credentials: { a: { type: bearer } }',
       'credentials.a.type',
-      'is not a known type of credential; use "bearer_token", "basic", "header", "oauth2" or "exec"',
+      'is not a known type of credential; use "bearer_token", "basic", "header", "oauth2", "environment_variable", "aws_sigv4" or "exec"',
     ],
     [
       'a credential without type',
       'credentials: { a: { token: x } }',
       'credentials.a.type',
-      'is missing; use "bearer_token", "basic", "header", "oauth2" or "exec"',
+      'is missing; use "bearer_token", "basic", "header", "oauth2", "environment_variable", "aws_sigv4" or "exec"',
     ],
     [
       'an id with a dot',

@@ -59,8 +59,9 @@ const resolve = (id = 'gh') => vault.resolve(id, 'default', NONE);
 
 /** What is put on, or why nothing is. */
 function shown(resolution: Resolution): string {
-  return 'unavailable' in resolution
-    ? resolution.unavailable
+  if ('unavailable' in resolution) return resolution.unavailable;
+  return !('fields' in resolution)
+    ? Object.keys(resolution).join()
     : resolution.fields.map(({ name, value }) => `${name}: ${value.reveal()}`).join(', ');
 }
 
@@ -91,8 +92,25 @@ describe('a credential', () => {
     { name: 'a revoked one', value: { ...bearer('t1'), status: 'revoked' }, wanted: 'it is revoked; give it new secrets' },
     {
       name: 'a type without a maker',
-      value: { type: 'aws_sigv4', status: 'active', access_key_id: 'a', secret_access_key: 'b', region: 'r', service: 's' },
+      value: {
+        type: 'oauth2',
+        status: 'active',
+        client_id: 'a',
+        client_secret: 'b',
+        refresh_token: 'c',
+        token_url: 'https://token.test/',
+      },
       wanted: 'credentials of this type are not available in this version',
+    },
+    {
+      name: 'keys that sign',
+      value: { type: 'aws_sigv4', status: 'active', access_key_id: 'a', secret_access_key: 'b', region: 'r', service: 's' },
+      wanted: 'signer,secrets',
+    },
+    {
+      name: 'the value of a variable',
+      value: { type: 'environment_variable', status: 'active', value: 'v', injection_location: 'header' },
+      wanted: 'placeholder',
     },
     {
       name: 'a record of another form',

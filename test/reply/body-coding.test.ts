@@ -20,6 +20,7 @@ describe('a body', () => {
     'application/javascript',
     'application/x-www-form-urlencoded',
     ' application/x-ndjson ',
+    'multipart/byteranges; boundary=b',
   ])('of type %j is text', (type) => {
     expect(planBody(type, undefined)).toEqual({ kind: 'text', coding: 'identity' });
   });
