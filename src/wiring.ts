@@ -66,7 +66,7 @@ export interface KeptOptions {
   readonly fetchToken: FetchToken;
 }
 
-/** Stored credentials that `/v1/status` lists at most; the REST resource has them all. */
+/** Stored credentials, and environments, that `/v1/status` lists at most; the REST resources have them all. */
 const MOST_LISTED = 1_000;
 
 /** Opens the store that the config names. Rejects with one line where it cannot be used or its key is another one. */
@@ -112,7 +112,7 @@ export async function openKept({ live, env, metrics, log, proxyAt, fetchToken }:
       const health = records.health();
       return health.ok ? [] : [`store (${health.why})`];
     },
-    status: async () => ({ ...(await statusOf(live, { records, vault, declared })), environments: environments.states() }),
+    status: async () => ({ ...(await statusOf(live, { records, vault, declared })), environments: environments.states().slice(0, MOST_LISTED) }),
     close: async () => {
       environments.close();
       vault.close();
