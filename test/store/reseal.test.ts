@@ -80,6 +80,17 @@ describe.each(engines)('$name', (engine) => {
       expect(await keysInUse(uri)).toEqual([sealKey(NEXT).id, `check ${sealKey(NEXT).id}`].sort());
     });
 
+    it('leaves the old key nothing that it could bring back: a record sealed with it does not open any more', async () => {
+      const uri = await filled();
+      const store = await open(uri);
+      const raw = await openEngine({ uri, baseDirectory: '/', warn: () => undefined });
+      const old = await raw.read('credentials:c1');
+      await store.reseal(NEXT);
+      await raw.swap({ key: 'credentials:c1', before: await raw.read('credentials:c1'), after: old });
+      await raw.close();
+      await expect(store.get('credentials', 'c1')).rejects.toThrow('credentials "c1" does not open');
+    });
+
     it('is followed by those who can find the new key, without a restart', async () => {
       const uri = await filled();
       const keys: Buffer[] = [];
