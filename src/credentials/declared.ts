@@ -36,11 +36,18 @@ function oauth2Key(grant: Grant): string {
 /** Makes the fields of a declaration; `onEnd` hears of each new end, epoch `ms`. */
 export type OpenDeclared = (source: DeclaredSource, onEnd: (endsAt: number | undefined) => void) => FreshFields;
 
+interface Used {
+  readonly id: string;
+  readonly use: InUse;
+  /** Of its value, epoch `ms` */
+  endsAt: number | undefined;
+}
+
 /** The sources in force. */
 export class DeclaredSources {
   readonly #open: OpenDeclared;
   readonly #onEnd: (id: string, endsAt: number | undefined) => void;
-  readonly #uses = new Map<string, { readonly use: InUse; readonly id: string }>();
+  readonly #uses = new Map<string, Used>();
   /** By the object of the snapshot, so that a request costs one look */
   readonly #found = new WeakMap<Fetched, InUse>();
 
@@ -74,7 +81,8 @@ export class DeclaredSources {
       if (keys.has(key)) continue;
       use.close();
       this.#uses.delete(key);
-      if (![...this.#uses.values()].some((other) => other.id === id)) this.#onEnd(id, undefined);
+      // Its end counts no more; that of whatever came in its place does.
+      this.#onEnd(id, [...this.#uses.values()].find((other) => other.id === id)?.endsAt);
     }
   }
 
@@ -86,14 +94,19 @@ export class DeclaredSources {
 
   #use(declared: Fetched): InUse | undefined {
     if (!(declared instanceof DeclaredSource)) return undefined;
+    const used = this.#uses.get(declared.key) ?? this.#begin(declared);
+    this.#found.set(declared, used.use);
+    return used.use;
+  }
+
+  #begin(declared: DeclaredSource): Used {
     const { key, id } = declared;
-    let use = this.#uses.get(key)?.use;
-    if (use === undefined) {
-      const onEnd = (endsAt: number | undefined): void => this.#onEnd(id, endsAt);
-      use = freshUse(this.#open(declared, onEnd), onEnd);
-      this.#uses.set(key, { use, id });
-    }
-    this.#found.set(declared, use);
-    return use;
+    const onEnd = (endsAt: number | undefined): void => {
+      used.endsAt = endsAt;
+      this.#onEnd(id, endsAt);
+    };
+    const used: Used = { id, use: freshUse(this.#open(declared, onEnd), onEnd), endsAt: undefined };
+    this.#uses.set(key, used);
+    return used;
   }
 }
