@@ -112,7 +112,10 @@ export async function openKept({ live, env, metrics, log, proxyAt, fetchToken }:
       const health = records.health();
       return health.ok ? [] : [`store (${health.why})`];
     },
-    status: async () => ({ ...(await statusOf(live, { records, vault, declared })), environments: environments.states().slice(0, MOST_LISTED) }),
+    status: async () => ({
+      ...(await statusOf(live, { records, vault, declared })),
+      environments: environments.states().slice(0, MOST_LISTED),
+    }),
     close: async () => {
       environments.close();
       vault.close();
