@@ -181,9 +181,16 @@ function swapped({ intent }: Permit, kept: readonly string[], { head, forBody, k
     for (let i = 1; i < fields.length; i += 2) fields[i] = whole(replaceInHeader(fields[i] as string, lookUp));
   }
   const credentials = [...new Set(head.map(({ id }) => id))];
-  const guarded = [...new Set([...credentials, ...forBody])].flatMap((id) => lookUp(id) ?? []);
+  const guarded = [...new Set([...credentials, ...forBody])].flatMap((id) => spellings(lookUp(id)));
   const inBody: LookUpValue = (id) => (forBody.has(id) ? lookUp(id) : undefined);
   return { fields, query, credentials, guarded, lookUp: forBody.size === 0 ? undefined : inBody };
+}
+
+/** A value, and what it is inside JSON: given back as a text within JSON, as echoes do, that is escaped once more. */
+function spellings(value: string | undefined): string[] {
+  if (value === undefined) return [];
+  const escaped = JSON.stringify(value).slice(1, -1);
+  return escaped === value ? [value] : [value, escaped];
 }
 
 function whole({ text, missing }: { readonly text: string; readonly missing: readonly string[] }): string {
