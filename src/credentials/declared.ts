@@ -39,8 +39,8 @@ export type OpenDeclared = (source: DeclaredSource, onEnd: (endsAt: number | und
 interface Used {
   readonly id: string;
   readonly use: InUse;
-  /** Of its value, epoch `ms` */
-  endsAt: number | undefined;
+  /** When its value ends, epoch `ms` */
+  readonly end: { at: number | undefined };
 }
 
 /** The sources in force. */
@@ -82,7 +82,7 @@ export class DeclaredSources {
       use.close();
       this.#uses.delete(key);
       // Its end counts no more; that of whatever came in its place does.
-      this.#onEnd(id, [...this.#uses.values()].find((other) => other.id === id)?.endsAt);
+      this.#onEnd(id, [...this.#uses.values()].find((other) => other.id === id)?.end.at);
     }
   }
 
@@ -101,11 +101,12 @@ export class DeclaredSources {
 
   #begin(declared: DeclaredSource): Used {
     const { key, id } = declared;
+    const end: Used['end'] = { at: undefined };
     const onEnd = (endsAt: number | undefined): void => {
-      used.endsAt = endsAt;
+      end.at = endsAt;
       this.#onEnd(id, endsAt);
     };
-    const used: Used = { id, use: freshUse(this.#open(declared, onEnd), onEnd), endsAt: undefined };
+    const used: Used = { id, use: freshUse(this.#open(declared, onEnd), onEnd), end };
     this.#uses.set(key, used);
     return used;
   }

@@ -5,6 +5,10 @@ import { formatPath, formatProblem } from '../../src/config/problem.ts';
 import type { Problem } from '../../src/config/problem.ts';
 import { fixture, problemsOf } from './fixtures.ts';
 
+function client(tokenUrl: string, fields = ''): string {
+  return `{ type: oauth2, client_id: a, client_secret: b, refresh_token: c, token_url: "${tokenUrl}"${fields === '' ? '' : `, ${fields}`} }`;
+}
+
 function rule(fields: string): string {
   return `network:\n  allowlist:\n    - { domain: a.example, ${fields} }`;
 }
@@ -235,6 +239,42 @@ describe('a single problem', () => {
       'credentials: { a: { token: x } }',
       'credentials.a.type',
       'is missing; use "bearer_token", "basic", "header", "oauth2", "environment_variable", "aws_sigv4" or "exec"',
+    ],
+    [
+      'a token endpoint without TLS',
+      `credentials: { a: ${client('http://login.test/token')} }`,
+      'credentials.a.token_url',
+      'must be an https URL, as in "https://login.example.com/token"',
+    ],
+    [
+      'a range for the token endpoint that is none',
+      `credentials: { a: ${client('https://login.test/token', 'token_addresses: ["10.0.0.1/8"]')} }`,
+      'credentials.a.token_addresses[0]',
+      '"10.0.0.1/8" has bits set after its prefix; write "10.0.0.0/8"',
+    ],
+    [
+      'a command that is a line',
+      'credentials: { a: { type: exec, command: "gh auth token" } }',
+      'credentials.a.command',
+      'expected a list, got text; put it in brackets: [...]',
+    ],
+    [
+      'a command of nothing',
+      'credentials: { a: { type: exec, command: [] } }',
+      'credentials.a.command',
+      'must not be empty; write the program and its arguments as a list',
+    ],
+    [
+      'a command that begins with nothing',
+      'credentials: { a: { type: exec, command: ["", "x"] } }',
+      'credentials.a.command',
+      'must begin with a program',
+    ],
+    [
+      'a variable for a command with its value',
+      'credentials: { a: { type: exec, command: [x], env: ["TOKEN=marker"] } }',
+      'credentials.a.env[0]',
+      'is not a name of an environment variable; use letters, digits and "_"',
     ],
     [
       'an id with a dot',
