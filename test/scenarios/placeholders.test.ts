@@ -151,7 +151,7 @@ describe('a placeholder toward a host that its credential trusts', () => {
       field: 'x-key',
       reach: ALL,
     },
-  ])('is swapped in $name', async ({ name: _name, field, reach, ...asked }) => {
+  ])('is swapped in $name', async ({ field, reach, ...asked }) => {
     const answer = await send(asked);
     expect(answer.status).toBe(200);
     expect(valuesOf(lastSeen().fields, field)).toEqual([reach]);
@@ -312,7 +312,7 @@ describe('a request is refused, and nothing of it sent,', () => {
       reason: 'credential_unavailable',
       status: 502,
     },
-  ])('$name', async ({ name: _name, reason, status, fault: _fault, ...asked }) => {
+  ])('$name', async ({ reason, status, ...asked }) => {
     const bytes = [upstream.seen.length, plain.seen.length];
     const answer = await send(asked);
     expect([answer.status, answer.headers['x-sallyport-reason']]).toEqual([status, reason]);
@@ -329,7 +329,7 @@ describe('a body is not touched', () => {
     { name: 'from a sandbox that was given nothing', body: held('body'), identity: basic('bare:marker-sandbox-9876543210') },
     { name: 'over plain http', host: 'plain.test', body: held('body') },
     { name: 'behind a coding', lines: ['Content-Encoding: br'], body: held('body') },
-  ])('$name', async ({ name: _name, fault: _fault, ...asked }) => {
+  ])('$name', async ({ ...asked }) => {
     expect((await send(asked)).status).toBe(200);
     expect(lastSeen().body).toBe(asked.body);
     expect(valuesOf(lastSeen().fields, 'content-length')).toEqual([String(asked.body.length)]);

@@ -200,7 +200,7 @@ describe('what was put on does not come back', () => {
 async function streaming(
   type: string,
   coding = 'identity',
-): Promise<{ upstream: Upstream; response: Promise<http.ServerResponse>; close(): Promise<void> }> {
+): Promise<{ upstream: Upstream; response: Promise<http.ServerResponse>; close: () => Promise<void> }> {
   let resolve: (answering: http.ServerResponse) => void = () => undefined;
   const response = new Promise<http.ServerResponse>((settle) => (resolve = settle));
   const raw = await startUpstream({
