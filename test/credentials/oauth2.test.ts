@@ -237,6 +237,16 @@ describe('a rotated refresh token', () => {
     expect([puts, server.asks.length]).toEqual([1, 1]);
   });
 
+  it('is found written where the store takes its own write for somebody else’s', async () => {
+    const fields = sourceOf(proxy());
+    records.put = async (...write) => {
+      await Promise.resolve(records.set(...write));
+      throw Object.assign(new Error('conflict'), { name: 'StoreConflict' });
+    };
+    expect(await now(fields)).toBe('access-1');
+    expect(server.asks).toHaveLength(1);
+  });
+
   it('yields to a refresh token that an operator has written meanwhile', async () => {
     const fields = sourceOf(proxy());
     let release: () => void = () => undefined;
