@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 export const name = 'sallyport';
 
-export async function start({ folder, upstreamPort, outsideCa, pin }) {
+export async function start({ folder, upstreamPort, outsideCa, pin, rules }) {
   const config = {
     listen: { proxy: '127.0.0.1:0' },
     admin: { listen: '127.0.0.1:0', token: { file: join(folder, 'admin-token') } },
@@ -14,7 +14,9 @@ export async function start({ folder, upstreamPort, outsideCa, pin }) {
     upstream: { ca: [outsideCa] },
     credentials: { bench: { type: 'bearer_token', token: { env: 'BENCH_TOKEN' } } },
     network: {
-      allowlist: [{ domain: 'localhost', credential: 'bench', ports: [upstreamPort], addresses: ['127.0.0.0/8', '::1'] }],
+      allowlist: rules ?? [
+        { domain: 'localhost', credential: 'bench', ports: [upstreamPort], addresses: ['127.0.0.0/8', '::1'] },
+      ],
     },
   };
   const file = join(folder, 'sallyport.json');
