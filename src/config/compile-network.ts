@@ -51,7 +51,7 @@ async function compileRule(entry: RuleEntry, path: KeyPath, context: NetworkCont
     opened: 'ranges' in opened ? opened.ranges : NO_RANGES,
     passthrough: entry.tls === 'passthrough',
     monitor: entry.enforcement === 'monitor',
-    redact: entry.redact ?? true,
+    redact: entry.redact,
     allowPlaintext: entry.allow_plaintext ?? false,
     injection: await compileInjection(entry, path, context),
   };

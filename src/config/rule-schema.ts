@@ -102,7 +102,7 @@ export const ruleSchema = z
       .boolean()
       .optional()
       .describe(
-        'Whether answers are looked through for what was put on, which becomes "[redacted]" in header values, trailers and text bodies. Default true. Set false for a host that hands out what its credential holds, or text in a coding of its own.',
+        'Whether answers are looked through for what was put on, which becomes "[redacted]" in header values, trailers and text bodies. Default: for values that took the place of a placeholder alone. Set true for a host that may echo what it is sent; false for one that hands out what its credential holds, or text in a coding of its own.',
       ),
     keep: z
       .array(headerName().transform((name) => name.toLowerCase()))

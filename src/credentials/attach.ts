@@ -152,7 +152,8 @@ class Attach {
     if (chosen !== undefined) for (const { name, value } of chosen.fields) fields.push(name, value.reveal());
     const own = chosen?.credentials ?? NO_CREDENTIALS;
     const credentials = swapped === undefined ? own : [...new Set([...own, ...swapped.credentials])];
-    const redaction = route.permit.rule.redact === false ? undefined : this.#redactionFor(chosen, swapped);
+    const { redact } = route.permit.rule;
+    const redaction = redact === false ? undefined : this.#redactionFor(redact === true ? chosen : undefined, swapped);
     if (redaction !== undefined) askUncoded(fields);
     if (swapped === undefined && chosen?.signer === undefined) {
       return redaction === undefined

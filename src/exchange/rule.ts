@@ -53,8 +53,8 @@ export interface Rule {
   /** Let pass, record what would have been refused */
   readonly monitor: boolean;
   readonly injection: Injection | undefined;
-  /** False: answers are not looked through for what was put on. Left out: they are */
-  readonly redact?: boolean;
+  /** Whether answers are looked through for what was put on. Left out: for the values of placeholders alone */
+  readonly redact?: boolean | undefined;
   /** Whether the values of placeholders may go over plain http. Left out: they may not */
   readonly allowPlaintext?: boolean;
 }

@@ -116,7 +116,7 @@ afterAll(async () => {
 });
 
 function ruleFor(ports: readonly number[]): object[] {
-  const here = { ports, addresses: LOOPBACK };
+  const here = { ports, addresses: LOOPBACK, redact: true };
   return IDS.map((id) => ({
     domain: `${id}.test`,
     ...(id === 'written' ? { transform: { Authorization: { env: 'WRITTEN' } } } : id === 'value' ? {} : { credential: id }),
@@ -125,7 +125,7 @@ function ruleFor(ports: readonly number[]): object[] {
 }
 
 function configOf(ports: readonly number[]): object {
-  const here = { ports, addresses: LOOPBACK };
+  const here = { ports, addresses: LOOPBACK, redact: true };
   return {
     upstream: { ca: [outside.caPath] },
     credentials: {

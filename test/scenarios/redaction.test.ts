@@ -117,11 +117,16 @@ beforeAll(async () => {
       },
       network: {
         allowlist: [
-          { domain: 'token.test', credential: 'token', ...here },
-          { domain: 'login.test', credential: 'login', ...here },
-          { domain: 'pair.test', credential: 'pair', ...here },
-          { domain: 'written.test', transform: { Authorization: `Bearer ${WRITTEN}` }, ...here },
-          { domain: 'basic-written.test', transform: { Authorization: `Basic ${btoa(`user:${PASSWORD}`)}` }, ...here },
+          { domain: 'token.test', credential: 'token', redact: true, ...here },
+          { domain: 'login.test', credential: 'login', redact: true, ...here },
+          { domain: 'pair.test', credential: 'pair', redact: true, ...here },
+          { domain: 'written.test', transform: { Authorization: `Bearer ${WRITTEN}` }, redact: true, ...here },
+          {
+            domain: 'basic-written.test',
+            transform: { Authorization: `Basic ${btoa(`user:${PASSWORD}`)}` },
+            redact: true,
+            ...here,
+          },
           { domain: 'label.test', transform: { 'X-Env': 'production-one' }, ...here },
           { domain: 'open.test', credential: 'token', redact: false, ...here },
           { domain: 'bare.test', ...here },
@@ -184,7 +189,9 @@ describe('what was put on does not come back', () => {
     await house.reconfigure({
       upstream: { ca: [outside.caPath] },
       credentials: { token: { type: 'bearer_token', token: TOKEN } },
-      network: { allowlist: [{ domain: 'token.test', credential: 'token', ports: [raw.port], addresses: LOOPBACK }] },
+      network: {
+        allowlist: [{ domain: 'token.test', credential: 'token', redact: true, ports: [raw.port], addresses: LOOPBACK }],
+      },
     });
     const secured = await openSecureTunnel(house, `token.test:${raw.port}`);
     secured.write(`GET / HTTP/1.1\r\nHost: token.test:${raw.port}\r\n\r\n`);
@@ -214,7 +221,7 @@ async function streaming(
   await house.reconfigure({
     upstream: { ca: [outside.caPath] },
     credentials: { token: { type: 'bearer_token', token: TOKEN } },
-    network: { allowlist: [{ domain: 'token.test', credential: 'token', ports: [raw.port], addresses: LOOPBACK }] },
+    network: { allowlist: [{ domain: 'token.test', credential: 'token', redact: true, ports: [raw.port], addresses: LOOPBACK }] },
   });
   return { upstream: raw, response, close: () => raw.close() };
 }
@@ -279,9 +286,10 @@ describe('what is left as it is', () => {
       credentials: { token: { type: 'bearer_token', token: TOKEN } },
       network: {
         allowlist: [
-          { domain: 'token.test', credential: 'token', ...here },
+          { domain: 'token.test', credential: 'token', redact: true, ...here },
           { domain: 'label.test', transform: { 'X-Env': 'production-one' }, ...here },
           { domain: 'open.test', credential: 'token', redact: false, ...here },
+          { domain: 'unsaid.test', credential: 'token', ...here },
           { domain: 'bare.test', ...here },
         ],
       },
@@ -291,6 +299,7 @@ describe('what is left as it is', () => {
   it.each([
     { name: 'a binary body, with its length', host: 'token', path: 'binary', has: TOKEN },
     { name: 'an answer under `redact: false`', host: 'open', path: 'base64', has: btoa(`aBearer ${TOKEN}`) },
+    { name: 'an answer under a rule that does not say', host: 'unsaid', path: 'base64', has: btoa(`aBearer ${TOKEN}`) },
     { name: 'an answer to a transform that bears no secret', host: 'label', path: 'json', has: 'production-one' },
   ])('$name', async ({ host, path, has }) => {
     const answer = await get(host, path);

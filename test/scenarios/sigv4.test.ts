@@ -33,7 +33,7 @@ const reflect: Answering = (seen, response) => {
 beforeAll(async () => {
   outside = await openOutside();
   upstream = await startUpstream({ tls: outside, answer: reflect });
-  const here = { ports: [upstream.port], addresses: LOOPBACK };
+  const here = { ports: [upstream.port], addresses: LOOPBACK, redact: true };
   const aws = (service: string, more: object = {}) => ({
     type: 'aws_sigv4',
     access_key_id: KEYS.accessKeyId,
