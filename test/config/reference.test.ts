@@ -28,7 +28,11 @@ describe('configReference', () => {
     ['limits.header_bytes', 'number or text', '`"64KiB"`'],
     ['ca.key', 'text or null', '`"certs/ca.key"`'],
     ['upstream.proxy', 'text or null', '`null`'],
-    ['credentials.<id>.type', '`bearer_token` or `basic` or `header` or `oauth2` or `environment_variable` or `aws_sigv4` or `exec`', ''],
+    [
+      'credentials.<id>.type',
+      '`bearer_token` or `basic` or `header` or `oauth2` or `environment_variable` or `aws_sigv4` or `exec`',
+      '',
+    ],
     ['sandboxes.<id>.token', 'text, `{ env }` or `{ file }`', ''],
     ['network.allowlist[].ports', 'list of number', ''],
   ])('shows type and default of %s', (key, type, standard) => {
