@@ -62,8 +62,8 @@ async function measure() {
     writeFileSync(files.cert, leaf.certificatePem);
     const ports = await message(forked('redaction.mjs', 'BENCH_PORTS', files));
     const putOn = {
-      credential: { credential: 'bench' },
-      transform: { transform: { Authorization: 'Bearer bench-token' } },
+      credential: { credential: 'bench', redact: true },
+      transform: { transform: { Authorization: 'Bearer bench-token' }, redact: true },
       unredacted: { credential: 'bench', redact: false },
     };
     const rules = KINDS.map((kind, index) => ({
