@@ -92,6 +92,7 @@ const OTHERS: Readonly<Record<string, Answering>> = {
   zstd: (_seen, response) => response.writeHead(200, { ...text, 'content-encoding': 'zstd' }).end('compressed'),
   wide: (_seen, response) => response.writeHead(200, { 'content-type': 'text/plain; charset=utf-16le' }).end('w\0'),
   notgzip: (_seen, response) => response.writeHead(200, { ...text, 'content-encoding': 'gzip' }).end('this is no gzip at all'),
+  begun: (_seen, response) => response.writeHead(200, text).end(`at last ${TOKEN.slice(0, 9)}`),
   head: (_seen, response) => response.writeHead(200, { ...text, 'content-length': 1234 }).end(),
   unchanged: (_seen, response) => response.writeHead(304, { ...text, etag: '"e1"' }).end(),
   empty: (_seen, response) => response.writeHead(200, { ...text, 'content-length': 0, 'content-encoding': 'zstd' }).end(),
@@ -300,6 +301,12 @@ describe('what is left as it is', () => {
     { name: 'a binary body, with its length', host: 'token', path: 'binary', has: TOKEN },
     { name: 'an answer under `redact: false`', host: 'open', path: 'base64', has: btoa(`aBearer ${TOKEN}`) },
     { name: 'an answer under a rule that does not say', host: 'unsaid', path: 'base64', has: btoa(`aBearer ${TOKEN}`) },
+    {
+      name: 'the beginning of a secret at the end of an answer',
+      host: 'token',
+      path: 'begun',
+      has: `at last ${TOKEN.slice(0, 9)}`,
+    },
     { name: 'an answer to a transform that bears no secret', host: 'label', path: 'json', has: 'production-one' },
   ])('$name', async ({ host, path, has }) => {
     const answer = await get(host, path);
