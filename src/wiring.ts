@@ -1,10 +1,12 @@
 // The second half of the composition root: what is kept over the admin API. It opens the store, lays the vault over it, adds the
 // REST resources that write to it, and tells how all of that is. Nothing here decides about a request.
+import { existsSync } from 'node:fs';
 import type { AdminRoute } from './admin/admin-routes.ts';
 import { credentialsRoutes } from './admin/credentials-routes.ts';
 import { environmentsRoutes } from './admin/environments-routes.ts';
 import { readEnvironmentBody } from './config/environment-body.ts';
 import { environmentValue, environmentView, newEnvironmentId, newProxyToken, sourcesIdOf } from './config/environment-record.ts';
+import { filePath } from './store/open-engine.ts';
 import { createEnvironments } from './config/environments.ts';
 import type { Environments, EnvironmentState } from './config/environments.ts';
 import type { LiveConfig } from './config/live-config.ts';
@@ -69,6 +71,11 @@ export interface KeptOptions {
 /** Stored credentials, and environments, that `/v1/status` lists at most; the REST resources have them all. */
 const MOST_LISTED = 1_000;
 
+/** Whether there is a store: a server always is, a file only once something was written. */
+function isThere(uri: string): boolean {
+  return !uri.startsWith('file:') || existsSync(filePath(uri, process.cwd()));
+}
+
 /** Opens the store that the config names. Rejects with one line where it cannot be used or its key is another one. */
 export async function openKept({ live, env, metrics, log, proxyAt, fetchToken }: KeptOptions): Promise<Kept> {
   const { uri, key } = live.current().config.store;
@@ -89,7 +96,7 @@ export async function openKept({ live, env, metrics, log, proxyAt, fetchToken }:
     fetched: (own) => declared.resolve(own),
     onEnd,
   });
-  const environments = createEnvironments({ records, log });
+  const environments = createEnvironments({ records, log, mayHold: () => isThere(uri) });
   await environments.look();
   environments.watch();
   const credentials = credentialsRoutes({

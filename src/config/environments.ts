@@ -56,6 +56,8 @@ const PAGE = 100;
 export interface EnvironmentsOptions {
   readonly records: Pick<Records, 'list'>;
   readonly log: Logger;
+  /** Whether there is a store that could hold, or could have held, an environment. Default: there is */
+  readonly mayHold?: () => boolean;
   readonly pollMs?: number;
   /** A monotonic clock in `ms` */
   readonly now?: () => number;
@@ -228,7 +230,8 @@ class LiveEnvironments implements Environments {
     }
     return {
       required: base.required,
-      heedsTokens: true,
+      // Where nothing was ever stored, nobody was given a token, and what is shown is a stray one.
+      heedsTokens: this.#compiled.size > 0 || (this.#options.mayHold ?? always)(),
       ids: [...base.ids, ...byId.keys()],
       byId: (id) => base.byId(id) ?? byId.get(id),
       bySource: (address) => base.bySource(address),
@@ -240,6 +243,10 @@ class LiveEnvironments implements Environments {
       },
     };
   }
+}
+
+function always(): boolean {
+  return true;
 }
 
 const STORE_AWAY = 'the store has been away for longer than what it holds is used';

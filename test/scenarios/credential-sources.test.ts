@@ -309,7 +309,6 @@ describe('what is said about an exchange', () => {
           several: { type: 'header', headers: { Authorization: { env: 'TOKEN' }, 'X-Api-Key': 'marker-api' } },
           login: { type: 'basic', username: 'user', password: 'marker-pass' },
         },
-        sandboxes: { x: { token: 'own-proxy' } },
         network: {
           allowlist: [
             rule('fine', { credential: 'login' }),
