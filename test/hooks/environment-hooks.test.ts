@@ -92,7 +92,8 @@ describe('the hooks', () => {
   });
 
   it('say what is wrong with the file by its place in the environment, and are none then', () => {
-    const { hooks } = openEnvironmentHooks('env_1', [{ target: '.agents/hooks.json', content: '{ "gate": ' }]);
+    const { hooks, close } = openEnvironmentHooks('env_1', [{ target: '.agents/hooks.json', content: '{ "gate": ' }]);
+    close();
     expect(hooks.rules).toEqual([]);
     expect(hooks.problems).toMatchObject([{ file: '/environments/env_1/.agents/hooks.json', severity: 'error' }]);
   });
