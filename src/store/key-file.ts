@@ -56,9 +56,16 @@ export async function readNextKey(path: string): Promise<Buffer | undefined> {
   return (await readKeyFile(nextPath(path)))?.key;
 }
 
-/** Makes `<path>.next`, or takes the one that is there: a rotation that was interrupted goes on to the same key. */
-export async function beginKeyRotation(path: string): Promise<Buffer> {
-  return (await openKeyFile(nextPath(path))).key;
+/**
+ * Makes `<path>.next`, of the key that is given or of a new one, or takes the one that is there: a rotation that was interrupted goes
+ * on to the same key. Rejects where another key is given than the one that is there.
+ */
+export async function beginKeyRotation(path: string, given?: Buffer): Promise<Buffer> {
+  const next = nextPath(path);
+  if (given !== undefined) await makeKeyFile(next, given);
+  const { key } = await openKeyFile(next);
+  if (given === undefined || key.equals(given)) return key;
+  throw new Error(`a rotation to another key was begun, which lies in "${next}"; finish it by rotating without a new key first`);
 }
 
 /** Puts `<path>.next` in the place of the key file, in one step: there is no moment without a key. */
@@ -109,7 +116,7 @@ async function readKeyFile(path: string): Promise<StoreKey | undefined> {
 }
 
 /** False where a file is there by now: a link cannot replace the key of a process that was quicker, and is whole from the start. */
-async function makeKeyFile(path: string): Promise<boolean> {
+async function makeKeyFile(path: string, key: Buffer = randomBytes(KEY_BYTES)): Promise<boolean> {
   const folder = dirname(resolve(path));
   let staging: string | undefined;
   try {
@@ -121,7 +128,7 @@ async function makeKeyFile(path: string): Promise<boolean> {
     const written = join(staging, 'key');
     const file = await open(written, 'wx', 0o600);
     try {
-      await file.writeFile(`${randomBytes(KEY_BYTES).toString('base64')}\n`);
+      await file.writeFile(`${key.toString('base64')}\n`);
       await file.sync();
     } finally {
       await file.close();
