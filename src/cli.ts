@@ -2,17 +2,18 @@
 // It must never show a stack to a user: what a command throws is one line, said once.
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Option } from 'commander';
-import type { CommandContext } from './commands/context.ts';
+import type { RunCommand } from './commands/context.ts';
+import { addCredentials } from './commands/credentials/command-table.ts';
+import { addEnvironments } from './commands/environments/command-table.ts';
+import { addStore } from './commands/store/command-table.ts';
 
 const version = (JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }).version;
-
-type Run = (context: CommandContext) => Promise<number>;
 
 const USAGE = 2;
 const FAILED = 1;
 
 /** Every command with its options. `run` is told what was asked for. */
-function commandTable(run: (command: Run) => Promise<void>): Command {
+function commandTable(run: RunCommand): Command {
   const program = new Command('sallyport')
     .description("the one door out of an agent's sandbox: allowlist, address guard, credentials put on at the door")
     .version(version)
@@ -69,6 +70,9 @@ function commandTable(run: (command: Run) => Promise<void>): Command {
     .option('--token-file <file>', 'the admin token; left out, the file that the config names')
     .addOption(config())
     .action((options: object) => run(async (context) => (await import('./commands/env.ts')).env(options, context)));
+  addCredentials(program, run);
+  addEnvironments(program, run);
+  addStore(program, run);
   program
     .command('demo')
     .description('the whole of it in a few seconds, on loopback, with no network')
@@ -80,10 +84,11 @@ function commandTable(run: (command: Run) => Promise<void>): Command {
 async function main(): Promise<number> {
   let code = 0;
   const program = commandTable(async (command) => {
-    const { createVoice } = await import('./commands/voice.ts');
+    const [{ createVoice }, { createInput }] = await Promise.all([import('./commands/voice.ts'), import('./commands/input.ts')]);
+    const input = createInput({ stdin: process.stdin, stderr: process.stderr });
     const voice = createVoice({ stdout: process.stdout, stderr: process.stderr, env: process.env });
     try {
-      code = await command({ voice, env: process.env, directory: process.cwd(), version });
+      code = await command({ voice, input, env: process.env, directory: process.cwd(), version });
     } catch (error) {
       voice.complain(error instanceof Error ? error.message : 'internal error: something was thrown that is no error');
       code = FAILED;

@@ -11,15 +11,17 @@ export interface AdminQuestion {
   readonly path: string;
   readonly tokenFile: string;
   /** Default: POST */
-  readonly method?: 'GET' | 'POST';
+  readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly body?: unknown;
+  /** `ms` until an answer must be there whole. Default: 10,000 */
+  readonly timeoutMs?: number;
 }
 
-/** What came back, or one line that says why nothing did, with the remedy. */
-export type AdminAnswer = { readonly body: unknown } | { readonly problem: string };
+/** What came back, or one line that says why nothing did, with the remedy, and the status of an answer that says no. */
+export type AdminAnswer = { readonly body: unknown } | { readonly problem: string; readonly status?: number };
 
 const DEADLINE_MS = 10_000;
-const LONGEST_ANSWER = 1024 * 1024;
+const LONGEST_ANSWER = 8 * 1024 * 1024;
 
 /** Asks the question and reads the JSON answer. Never rejects. */
 export async function askAdmin(question: AdminQuestion): Promise<AdminAnswer> {
@@ -43,7 +45,7 @@ export async function askAdmin(question: AdminQuestion): Promise<AdminAnswer> {
         problem: `"${target.origin}" does not accept the token of "${question.tokenFile}"; name its own with --token-file`,
       };
     const body: unknown = JSON.parse(text);
-    return status === 200 ? { body } : { problem: `"${target.origin}" answered ${status}: ${messageOf(body)}` };
+    return status === 200 ? { body } : { status, problem: `"${target.origin}" answered ${status}: ${messageOf(body)}` };
   } catch (error) {
     if (error instanceof SyntaxError)
       return { problem: `"${target.origin}" did not answer with JSON; is it the admin listener?` };
@@ -56,7 +58,7 @@ export async function askAdmin(question: AdminQuestion): Promise<AdminAnswer> {
 function send(
   target: URL,
   token: string,
-  { method = 'POST', body }: AdminQuestion,
+  { method = 'POST', body, timeoutMs = DEADLINE_MS }: AdminQuestion,
 ): Promise<{ readonly status: number; readonly text: string }> {
   const content = body === undefined ? '' : JSON.stringify(body);
   const secure = target.protocol === 'https:';
@@ -69,10 +71,10 @@ function send(
         agent: secure ? new https.Agent() : new http.Agent(),
         headers: {
           Authorization: `Bearer ${token}`,
-          'Content-Type': 'application/json',
+          ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
           'Content-Length': Buffer.byteLength(content),
         },
-        signal: AbortSignal.timeout(DEADLINE_MS),
+        signal: AbortSignal.timeout(timeoutMs),
       },
       (response) => {
         let text = '';

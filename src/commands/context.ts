@@ -9,6 +9,7 @@ import { formatProblem } from '../config/problem.ts';
 import type { Problem } from '../config/problem.ts';
 import { EXIT } from './exit-codes.ts';
 import type { ExitCode } from './exit-codes.ts';
+import type { Input } from './input.ts';
 import type { Voice } from './voice.ts';
 
 /** The surroundings of one run of a command. */
@@ -18,6 +19,26 @@ export interface CommandContext {
   /** Paths in the config and on the command line are relative to it */
   readonly directory: string;
   readonly version: string;
+}
+
+/** Runs a command that the table was asked for. */
+export type RunCommand = (command: (context: AskingContext) => Promise<number>) => Promise<void>;
+
+/** The surroundings of a command that may ask back. */
+export interface AskingContext extends CommandContext {
+  readonly input: Input;
+}
+
+/** Why a command does not go on, and who has to act. `problem` may have several lines. */
+export interface Trouble {
+  readonly problem: string;
+  readonly code: ExitCode;
+}
+
+/** Says it. */
+export function complainOf({ problem, code }: Trouble, { voice }: CommandContext): ExitCode {
+  voice.complain(problem);
+  return code;
 }
 
 /** The options that name a config. */

@@ -10,6 +10,8 @@ export const EXIT = {
   usage: 2,
   /** `explain`: the request would be refused */
   refused: 3,
+  /** A resource is not as the call assumes: not there, there already, or changed meanwhile; look and call again */
+  notAsAssumed: 4,
   /** The config is invalid (EX_CONFIG of sysexits.h) */
   config: 78,
 } as const;
