@@ -10,7 +10,7 @@ export interface Heard {
 }
 
 export async function fakeAdmin(
-  answer: (heard: Heard) => { readonly status: number; readonly body: unknown },
+  answer: (heard: Heard, method: string) => { readonly status: number; readonly body: unknown },
 ): Promise<{ readonly url: string; readonly heard: readonly Heard[] }> {
   const heard: Heard[] = [];
   const server = http.createServer((request, response) => {
@@ -23,7 +23,7 @@ export async function fakeAdmin(
         body: text === '' ? undefined : (JSON.parse(text) as unknown),
       };
       heard.push(latest);
-      const { status, body } = answer(latest);
+      const { status, body } = answer(latest, request.method ?? '');
       response.writeHead(status).end(typeof body === 'string' ? body : JSON.stringify(body));
     });
   });

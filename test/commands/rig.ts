@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { CommandContext } from '../../src/commands/context.ts';
+import type { AskingContext, CommandContext } from '../../src/commands/context.ts';
+import type { Input } from '../../src/commands/input.ts';
 import { createVoice } from '../../src/commands/voice.ts';
 
 export interface Captured {
@@ -42,4 +43,25 @@ export function capture(
 
 export function json(captured: Captured): Record<string, unknown> {
   return JSON.parse(captured.out()) as Record<string, unknown>;
+}
+
+/** A context whose standard input and answers are given; `asked` has the questions so far. Without answers there is nobody to be asked. */
+export function asking(
+  captured: Captured,
+  given: { readonly stdin?: string; readonly answers?: readonly (string | undefined)[] } = {},
+): { readonly context: AskingContext; readonly asked: readonly string[] } {
+  const asked: string[] = [];
+  const left = [...(given.answers ?? [])];
+  const answer = (question: string): string | undefined => {
+    asked.push(question);
+    if (left.length === 0) throw new Error(`nobody expected to be asked: ${question}`);
+    return left.shift();
+  };
+  const input: Input = {
+    onTerminal: given.answers !== undefined,
+    read: () => Promise.resolve(given.stdin ?? ''),
+    secret: async (question) => answer(question),
+    confirm: async (question) => answer(question) === 'y',
+  };
+  return { context: { ...captured.context, input }, asked };
 }
