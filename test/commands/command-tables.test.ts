@@ -152,8 +152,8 @@ describe('the built program', () => {
     const created = await onTerminal(
       ['credentials', 'create', '--type', 'basic', '--id', 'asked', ...here()],
       [
-        ['password of "asked" (not shown): ', PASTED],
         ['username of "asked" (not shown): ', 'marker-user'],
+        ['password of "asked" (not shown): ', PASTED],
       ],
     );
     expect(created.code).toBe(0);
@@ -161,7 +161,7 @@ describe('the built program', () => {
     expect(created.out).not.toMatch(new RegExp(`${PASTED}|marker-user`));
     const given = await onTerminal(
       ['credentials', 'rotate', 'asked', ...here()],
-      [['password of "asked" (not shown): ', '\u0003']],
+      [['username of "asked" (not shown; empty to leave it out): ', '\u0003']],
     );
     expect([given.code, given.out]).toEqual([1, expect.stringMatching(/nothing was sent/)]);
     const deleted = await onTerminal(['credentials', 'delete', 'asked', ...here()], [['[y/N] ', 'y']]);

@@ -221,9 +221,9 @@ describe('what a new credential is made of', () => {
     {
       name: 'the two secrets of basic, asked for in turn',
       options: { type: 'basic', id: 'a' },
-      given: { answers: ['p', 'u'] },
+      given: { answers: ['u', 'p'] },
       body: { type: 'basic', id: 'a', username: 'u', password: 'p' },
-      asked: ['password of "a" (not shown): ', 'username of "a" (not shown): '],
+      asked: ['username of "a" (not shown): ', 'password of "a" (not shown): '],
     },
     {
       name: 'one of two in a file, and the other asked for',
@@ -311,7 +311,7 @@ describe('what a new credential is made of', () => {
     {
       name: 'one source for two secrets',
       options: { type: 'basic', secretStdin: true },
-      says: /this takes password and username/,
+      says: /this takes username and password/,
     },
     {
       name: 'a source too many',
@@ -399,7 +399,7 @@ describe('a rotation', () => {
       name: 'both of basic from a person, who leaves one as it is',
       resource: { type: 'basic' },
       options: {},
-      given: { answers: [NEXT, ''] },
+      given: { answers: ['', NEXT] },
       patched: { path, body: { type: 'basic', password: NEXT } },
     },
     {

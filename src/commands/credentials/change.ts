@@ -69,9 +69,9 @@ async function changeOf(now: Resource, options: RotateOptions, context: AskingCo
     const gathered = await gatherSecrets({ of: id, names, optional: [] }, options, context);
     return 'problem' in gathered ? gathered : { body: { type, headers: gathered.secrets } };
   }
-  const { secrets: names } = CREDENTIAL_FORMS[type];
-  // By name each may be rotated alone; else it is about the first, and a person is asked for the others too.
-  const optional = (options.secret ?? []).length > 0 ? names : names.slice(1);
+  const { secrets: names, rotated } = CREDENTIAL_FORMS[type];
+  // By name each may be rotated alone; else it is about one, and a person is asked for the others too.
+  const optional = (options.secret ?? []).length > 0 ? names : names.filter((name) => name !== rotated);
   const gathered = await gatherSecrets({ of: id, names, optional }, options, context);
   if ('problem' in gathered) return gathered;
   const { secrets } = gathered;

@@ -18,8 +18,10 @@ export interface MemberOptions {
 
 /** The form of one type. */
 export interface CredentialForm {
-  /** Members that are secrets, the one that a rotation is about first; those of `header` are its headers */
+  /** Members that are secrets, in the order in which a person is asked; those of `header` are its headers */
   readonly secrets: readonly string[];
+  /** The one that a rotation is about */
+  readonly rotated?: string;
   /** Of the secrets those that may be left out */
   readonly optional: readonly string[];
   /** Other members that an option gives */
@@ -28,13 +30,24 @@ export interface CredentialForm {
 
 /** All types that can be stored. */
 export const CREDENTIAL_FORMS: Readonly<Record<CredentialType, CredentialForm>> = {
-  bearer_token: { secrets: ['token'], optional: [], options: ['header_name', 'prefix'] },
-  basic: { secrets: ['password', 'username'], optional: [], options: [] },
+  bearer_token: { secrets: ['token'], rotated: 'token', optional: [], options: ['header_name', 'prefix'] },
+  basic: { secrets: ['username', 'password'], rotated: 'password', optional: [], options: [] },
   header: { secrets: [], optional: [], options: ['header_name'] },
-  oauth2: { secrets: ['refresh_token', 'client_secret'], optional: [], options: ['client_id', 'token_url', 'scopes'] },
-  environment_variable: { secrets: ['value'], optional: [], options: ['injection_location', 'trusted_domains'] },
+  oauth2: {
+    secrets: ['client_secret', 'refresh_token'],
+    rotated: 'refresh_token',
+    optional: [],
+    options: ['client_id', 'token_url', 'scopes'],
+  },
+  environment_variable: {
+    secrets: ['value'],
+    rotated: 'value',
+    optional: [],
+    options: ['injection_location', 'trusted_domains'],
+  },
   aws_sigv4: {
     secrets: ['secret_access_key', 'session_token'],
+    rotated: 'secret_access_key',
     optional: ['session_token'],
     options: ['access_key_id', 'region', 'service'],
   },
