@@ -211,6 +211,7 @@ const IMAGINED = {
   door: 'proxy',
   method: 'CONNECT',
   target: '',
+  pseudo: undefined,
   fields: [],
   version: '1.1',
   trouble: undefined,

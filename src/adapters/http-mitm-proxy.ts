@@ -251,6 +251,7 @@ class House {
       arrivedAt: performance.now(),
       door: tunnel === undefined ? ('proxy' as const) : ('tunnel' as const),
       method: request.method ?? '',
+      pseudo: undefined,
       fields: request.rawHeaders,
       version: request.httpVersion,
       ceiling: tunnel === undefined ? undefined : { ...tunnel.ceiling, scheme },

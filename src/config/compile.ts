@@ -158,6 +158,7 @@ function limitsOf({ limits }: Config): Limits {
   const { timeouts } = limits;
   return {
     connections: limits.connections,
+    streams: limits.streams,
     headerBytes: limits.header_bytes,
     headerFields: limits.header_fields,
     targetBytes: limits.target_bytes,

@@ -80,6 +80,7 @@ const store = z.strictObject({
 
 const limits = z.strictObject({
   connections: count(4096, 'Connections from sandboxes open at once. Raise it with the memory at hand.'),
+  streams: count(100, 'Streams at once on one HTTP/2 connection of a sandbox. A change holds for new connections.'),
   header_bytes: size(
     '64KiB',
     'Request line and header section together. Raise it for clients with large cookies. A change needs a restart.',

@@ -60,6 +60,26 @@ function fault(status: number, proxyError: string, title: string, hint: string, 
   return { status, proxyError, title, hint, level };
 }
 
+// What the statuses above are to a gRPC client (grpc/statuscodes); any that is not here is a denial.
+const GRPC_STATUS: Readonly<Record<number, number>> = {
+  400: 3,
+  407: 16,
+  408: 4,
+  414: 3,
+  417: 3,
+  431: 3,
+  499: 1,
+  500: 13,
+  502: 14,
+  503: 14,
+  504: 4,
+};
+
+/** The `grpc-status` of a code: 7 (PERMISSION_DENIED) where policy said no, 14 (UNAVAILABLE) where the upstream failed. */
+export function grpcStatusOf(code: Code): number {
+  return GRPC_STATUS[CODES[code].status] ?? 7;
+}
+
 /**
  * Policy said no. A value, never thrown: stages return it in place of the next stage.
  * `detail` is one lower-case sentence for the client and must hold no address, secret or internal name.

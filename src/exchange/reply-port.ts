@@ -30,8 +30,11 @@ export interface ReplyPort {
   write(chunk: Buffer): boolean;
   /** Ends the reply, with trailer fields where given. */
   end(trailers?: HeaderFields): void;
-  /** Answers 101 and hands over the stream. */
+  /**
+   * Accepts a WebSocket handshake in the words of the sandbox's own protocol, 101 or the 200 of RFC 8441, and hands over the stream.
+   * `fields` hold no Upgrade or Connection, and Sec-WebSocket-Accept only where the upstream spoke HTTP/1.1.
+   */
   switchProtocols(reason: string, fields: HeaderFields): Duplex;
-  /** Cuts the connection so that the sandbox sees the reply is incomplete. */
+  /** Cuts the connection, or the stream of HTTP/2, so that the sandbox sees the reply is incomplete. */
   abort(): void;
 }

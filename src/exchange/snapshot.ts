@@ -11,6 +11,8 @@ export interface Limits {
   /** Connections from sandboxes open at once */
   readonly connections: number;
   /** Request line and header section together */
+  /** Streams at once on one HTTP/2 connection of a sandbox */
+  readonly streams: number;
   readonly headerBytes: number;
   /** Header fields in one section */
   readonly headerFields: number;

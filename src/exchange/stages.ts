@@ -29,6 +29,13 @@ export interface Ceiling {
   readonly identity: string | undefined;
 }
 
+/** What an HTTP/2 request says outside its fields and its method and path (RFC 9113 section 8.3.1), as it stood on the wire. */
+export interface PseudoFields {
+  readonly scheme: string;
+  /** `undefined` where it was left out; Host names the authority then */
+  readonly authority: string | undefined;
+}
+
 interface ArrivalBase {
   /** Unique, shaped like a UUID; also given to the sandbox with a refusal. No secret: the next can be told from the last */
   readonly requestId: string;
@@ -37,10 +44,13 @@ interface ArrivalBase {
   readonly door: Door;
   readonly protocol: Protocol;
   readonly method: string;
-  /** The request target as it stood on the wire */
+  /** The request target as it stood on the wire; of HTTP/2 its `:path`, or the `:authority` of a CONNECT */
   readonly target: string;
+  /** Of an HTTP/2 request that is no CONNECT; `undefined` everywhere else */
+  readonly pseudo: PseudoFields | undefined;
+  /** Without pseudo-header fields; the cookie crumbs of HTTP/2 are one Cookie again (RFC 9113 section 8.2.3) */
   readonly fields: HeaderFields;
-  /** HTTP version on the wire, as in `1.1` */
+  /** HTTP version on the wire, as in `1.1` or `2.0` */
   readonly version: string;
   /** Set where the door's parser has already found the request malformed, too large or too slow */
   readonly trouble: Refusal | undefined;
@@ -57,7 +67,10 @@ export interface ExchangeArrival extends ArrivalBase {
   readonly body: Readable | undefined;
 }
 
-/** A request to switch protocols; `Upgrade: websocket` is the only one let through. */
+/**
+ * A request to switch protocols; `Upgrade: websocket` is the only one let through, and the `:protocol` of an extended CONNECT
+ * (RFC 8441), whose method is GET here as in HTTP/1.1: both are one handshake to every rule.
+ */
 export interface UpgradeArrival extends ArrivalBase {
   readonly purpose: 'upgrade';
 }

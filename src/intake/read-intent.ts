@@ -6,7 +6,7 @@ import type { Authority } from '../exchange/authority.ts';
 import { isRefusal, Refusal } from '../exchange/codes.ts';
 import { fieldValues, isFieldName, listMembers } from '../exchange/header-fields.ts';
 import { makeIntent } from '../exchange/stages.ts';
-import type { Arrival, Intent, Scheme } from '../exchange/stages.ts';
+import type { Arrival, Intent, PseudoFields, Scheme } from '../exchange/stages.ts';
 import type { Limits } from '../exchange/snapshot.ts';
 
 /** What the request line says, before Host has been heard. */
@@ -59,9 +59,10 @@ function readPassthrough<A extends Arrival>(arrival: A): Intent<A> | Refusal {
 }
 
 function readTarget(arrival: Arrival): Target | Refusal {
-  const { target, ceiling } = arrival;
+  const { target, ceiling, pseudo } = arrival;
   if (arrival.purpose === 'tunnel')
     return ceiling === undefined ? readAuthorityForm(target) : malformed('CONNECT inside a tunnel');
+  if (pseudo !== undefined) return readPseudo(arrival, pseudo);
   if (target === '*') return malformed('the asterisk-form has no host to judge');
   if (target.startsWith('/')) {
     if (ceiling === undefined) return malformed('this is a proxy: send an absolute target such as http://host/path, or CONNECT');
@@ -73,6 +74,24 @@ function readTarget(arrival: Arrival): Target | Refusal {
     return new Refusal('host_mismatch', 'the request target leads out of its tunnel');
   }
   return absolute;
+}
+
+/**
+ * HTTP/2 (RFC 9113 section 8.3.1): `:authority`, or Host where a client that speaks for HTTP/1.1 left it out, and inside a tunnel the
+ * tunnel's own authority, which the others must be.
+ */
+function readPseudo({ target, ceiling, fields }: Arrival, pseudo: PseudoFields): Target | Refusal {
+  const scheme = pseudo.scheme.toLowerCase();
+  if (scheme !== 'https' && scheme !== 'http') return malformed('the :scheme is http or https');
+  if (!target.startsWith('/')) return malformed('the :path is a path, beginning with a slash');
+  const text = pseudo.authority ?? fieldValues(fields, 'host')[0];
+  if (text === undefined && ceiling === undefined) return malformed('the request has neither :authority nor Host');
+  const authority = text === undefined ? ceiling?.authority : parseAuthority(text, defaultPort(scheme));
+  if (authority === undefined) return malformed('the :authority holds no valid host');
+  if (ceiling !== undefined && (scheme !== ceiling.scheme || !sameAuthority(authority, ceiling.authority))) {
+    return new Refusal('host_mismatch', 'the :scheme and :authority lead out of their tunnel');
+  }
+  return splitPath(target, scheme, authority);
 }
 
 function readAuthorityForm(target: string): Target | Refusal {
@@ -199,6 +218,8 @@ function methodTrouble(arrival: Arrival): Refusal | undefined {
 
 function upgradeTrouble(arrival: Arrival): Refusal | undefined {
   if (arrival.purpose !== 'upgrade') return undefined;
+  // An extended CONNECT (RFC 8441) has said so in its `:protocol`.
+  if (arrival.pseudo !== undefined) return undefined;
   const wanted = fieldValues(arrival.fields, 'upgrade').flatMap(listMembers);
   if (wanted.length !== 1 || wanted[0] !== 'websocket') return malformed('the only upgrade let through is to websocket');
   if (arrival.method !== 'GET') return malformed('a WebSocket handshake is a GET');

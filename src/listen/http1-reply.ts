@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Refusal } from '../exchange/codes.ts';
 import { fieldValue } from '../exchange/header-fields.ts';
+import { acceptOf } from '../exchange/websocket-key.ts';
 import type { HeaderFields } from '../exchange/header-fields.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import { closeGently } from './close-gently.ts';
@@ -109,8 +110,15 @@ export class Http1Reply implements ReplyPort {
     this.headSent = true;
     this.#switched = true;
     this.#response.detachSocket(socket);
-    socket.write(headText(101, reason, fields), 'latin1');
+    socket.write(headText(101, reason, ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...this.#withAccept(fields)]), 'latin1');
     return socket;
+  }
+
+  /** An upstream that was asked over HTTP/2 saw no key and proves nothing (RFC 8441 section 5); the sandbox's client still asks for it. */
+  #withAccept(fields: HeaderFields): HeaderFields {
+    const key = fieldValue(this.#request.rawHeaders, 'sec-websocket-key');
+    if (key === undefined || fieldValue(fields, 'sec-websocket-accept') !== undefined) return fields;
+    return [...fields, 'Sec-WebSocket-Accept', acceptOf(key)];
   }
 
   /** Answers a CONNECT with 200 and lets go of its socket (RFC 9110 section 9.3.6). */

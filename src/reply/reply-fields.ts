@@ -27,18 +27,25 @@ const NOT_IN_TRAILERS: ReadonlySet<string> = new Set([
   'content-type',
 ]);
 
+/** Fields as a parser gives them, name then value: latin1 bytes of HTTP/1.1, latin1 text of HTTP/2. */
+export type RawFields = readonly (Buffer | string)[];
+
+function textOf(piece: Buffer | string): string {
+  return typeof piece === 'string' ? piece : piece.toString('latin1');
+}
+
 /**
- * Fields from the wire (latin1 bytes, name then value) as they go to the sandbox. Fields that Connection nominates are dropped too.
+ * Fields from the wire as they go to the sandbox. Fields that Connection nominates are dropped too.
  * Of a 101 as well: the Upgrade and Connection of a handshake are its sender's to write anew.
  */
-export function replyFields(raw: readonly Buffer[]): string[] {
+export function replyFields(raw: RawFields): string[] {
   const fields: string[] = [];
   let nominated: Set<string> | undefined;
   for (let i = 0; i + 1 < raw.length; i += 2) {
-    const name = (raw[i] as Buffer).toString('latin1');
+    const name = textOf(raw[i] as Buffer | string);
     const lower = name.toLowerCase();
-    if (lower === 'connection') nominated = nominate((raw[i + 1] as Buffer).toString('latin1'), nominated);
-    if (!DROPPED.has(lower)) fields.push(name, (raw[i + 1] as Buffer).toString('latin1'));
+    if (lower === 'connection') nominated = nominate(textOf(raw[i + 1] as Buffer | string), nominated);
+    if (!DROPPED.has(lower)) fields.push(name, textOf(raw[i + 1] as Buffer | string));
   }
   return nominated === undefined ? fields : without(fields, nominated);
 }
@@ -62,6 +69,6 @@ function without(fields: readonly string[], names: ReadonlySet<string>): string[
 }
 
 /** Trailer fields as they go to the sandbox. */
-export function replyTrailers(raw: readonly Buffer[]): string[] {
+export function replyTrailers(raw: RawFields): string[] {
   return without(replyFields(raw), NOT_IN_TRAILERS);
 }

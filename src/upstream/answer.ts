@@ -12,10 +12,13 @@ import type { Gate } from './patient-socket.ts';
 import { FilteredBody, RecodedBody } from './redacted-body.ts';
 import type { BodyWay, Recoder } from './redacted-body.ts';
 
+/** Fields as a parser gives them, name then value: latin1 bytes of HTTP/1.1, latin1 text of HTTP/2. */
+export type RawFields = readonly (Buffer | string)[];
+
 /** How fields from the wire become fields toward the sandbox; given by the reply room. */
 export interface ReplyFields {
-  readonly fields: (raw: readonly Buffer[]) => string[];
-  readonly trailers: (raw: readonly Buffer[]) => string[];
+  readonly fields: (raw: RawFields) => string[];
+  readonly trailers: (raw: RawFields) => string[];
   /** Looks values through for what must not be seen, in place. */
   readonly redactFields: (fields: string[], redaction: Redaction) => string[];
   /** Looks a final head through and says how its body goes; throws a Fault where that cannot be looked through. */
@@ -117,7 +120,7 @@ export class Answer implements ReplyListener {
   }
 
   /** A head, interim ones included. */
-  onHeaders(status: number, raw: readonly Buffer[], _resume: () => void, reason: string): boolean {
+  onHeaders(status: number, raw: RawFields, _resume: () => void, reason: string): boolean {
     if (status < 100) throw new Fault('upstream_protocol', 'the upstream answered with a status that does not exist');
     if (status < 200) {
       if (status !== 101) this.#reply.interim(status, this.#fields(raw));
@@ -134,7 +137,7 @@ export class Answer implements ReplyListener {
 
   #redactedHead(
     status: number,
-    { raw, phrase }: { readonly raw: readonly Buffer[]; readonly phrase: string },
+    { raw, phrase }: { readonly raw: RawFields; readonly phrase: string },
     { redaction, method }: Hidden,
   ): void {
     const bodiless = method === 'HEAD' || BODILESS.has(status);
@@ -154,12 +157,12 @@ export class Answer implements ReplyListener {
     });
   }
 
-  #fields(raw: readonly Buffer[]): string[] {
+  #fields(raw: RawFields): string[] {
     const fields = this.#convert.fields(raw);
     return this.#hidden === undefined ? fields : this.#convert.redactFields(fields, this.#hidden.redaction);
   }
 
-  #trailers(raw: readonly Buffer[]): string[] | undefined {
+  #trailers(raw: RawFields): string[] | undefined {
     if (raw.length === 0) return undefined;
     const fields = this.#convert.trailers(raw);
     return this.#hidden === undefined ? fields : this.#convert.redactFields(fields, this.#hidden.redaction);
@@ -176,21 +179,21 @@ export class Answer implements ReplyListener {
   }
 
   /** The whole answer is in. */
-  onComplete(trailers: readonly Buffer[]): void {
+  onComplete(trailers: RawFields): void {
     if (this.#way !== undefined) {
       this.#complete = true;
       this.#way.end(() => this.#end(trailers));
     } else this.#end(trailers);
   }
 
-  #end(trailers: readonly Buffer[]): void {
+  #end(trailers: RawFields): void {
     if (this.#done) return;
     this.#reply.end(this.#trailers(trailers));
     this.#settle(undefined, undefined);
   }
 
   /** The upstream switched protocols. */
-  onUpgrade(status: number, raw: readonly Buffer[], stream: Duplex): void {
+  onUpgrade(status: number, raw: RawFields, stream: Duplex): void {
     this.#trace.waitMs = performance.now() - this.#trace.dispatchedAt;
     this.#trace.status = status;
     this.#settle(undefined, { stream, reason: 'Switching Protocols', fields: this.#fields(raw) });

@@ -236,8 +236,7 @@ class Trip {
   }
 
   #switchOver({ stream, reason, fields }: Switched): Promise<undefined> {
-    const all = ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...fields];
-    return this.#relay(this.#route.permit.intent.arrival.reply.switchProtocols(reason, all), stream);
+    return this.#relay(this.#route.permit.intent.arrival.reply.switchProtocols(reason, fields), stream);
   }
 
   async #relay(sandbox: Duplex, upstream: Duplex): Promise<undefined> {

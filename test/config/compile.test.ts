@@ -80,6 +80,7 @@ describe('a rule', () => {
     expect(result.snapshot.generation).toBe(7);
     expect(result.snapshot.limits).toEqual({
       connections: 10,
+      streams: 100,
       headerBytes: 8192,
       headerFields: 20,
       targetBytes: 2048,

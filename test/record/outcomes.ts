@@ -88,6 +88,7 @@ function arrivalOf(wanted: Wanted): Arrival {
     method: wanted.method ?? 'GET',
     target: wanted.target ?? '/repos?page=2',
     fields: wanted.fields ?? [],
+    pseudo: undefined,
     version: '1.1',
     trouble: undefined,
     ceiling: wanted.ceiling,

@@ -18,6 +18,7 @@ import type {
   PassthroughArrival,
   Permit,
   Protocol,
+  PseudoFields,
   Route,
   Sandbox,
   Scheme,
@@ -33,6 +34,7 @@ import { RecordingReply } from './recording-reply.ts';
 /** Limits of a size that no test meets by accident. */
 export const TEST_LIMITS: Limits = {
   connections: 100,
+  streams: 100,
   headerBytes: 64 * 1024,
   headerFields: 1000,
   targetBytes: 16 * 1024,
@@ -60,6 +62,7 @@ export interface ArrivalParts {
   /** Further fields after the made-up Host */
   readonly more?: HeaderFields;
   readonly version?: string;
+  readonly pseudo?: PseudoFields;
   readonly protocol?: Protocol;
   readonly trouble?: Refusal;
   readonly ceiling?: Ceiling;
@@ -132,6 +135,7 @@ function base(usual: { readonly method: string; readonly target: string }, parts
     protocol: parts.protocol ?? ('http/1.1' as const),
     method: parts.method ?? usual.method,
     target,
+    pseudo: parts.pseudo,
     fields: parts.fields ?? ['Host', hostFor(target, parts.ceiling), ...(parts.more ?? [])],
     version: parts.version ?? '1.1',
     trouble: parts.trouble,
