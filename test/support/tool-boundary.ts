@@ -116,7 +116,7 @@ async function call({ hooks, tools, destinations }: Inside, { tool, args }: Prop
   }
   const answered = attempt(destination, { args, key: trusted.action_id, isRead: tools.get(tool)?.risk === 'low' });
   const after = await hooks.run('PostToolUse', { ...payload, hook_event_name: 'PostToolUse', tool_response: answered });
-  await after.recorded;
+  await Promise.all([before.recorded, after.recorded]);
   return receipt(after);
 }
 
