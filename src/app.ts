@@ -304,6 +304,7 @@ interface AdminParts {
 function openAdmin(rooms: Rooms, parts: AdminParts): Promise<AdminServer> {
   const { live, metrics, log, kept } = rooms;
   const { listen, allowed_hosts } = live.current().config.admin;
+  metrics.readiness(() => parts.ready().length === 0);
   return startAdmin({
     host: listen.host,
     port: listen.port,

@@ -37,6 +37,8 @@ export interface Metrics {
   credentialExpiry(credential: string, epochSeconds: number | undefined): void;
   /** A reload ended at `epochSeconds`; only an accepted one moves the timestamp of the configuration in force. */
   reloaded(result: ReloadResultLabel, epochSeconds: number): void;
+  /** From now on each scrape asks whether requests are served, and says so in `sallyport_ready`. To be called once. */
+  readiness(isReady: () => boolean): void;
   /** One handler of a hook ran, as a hook-runner reported it; a word that is not in the closed lists is not counted. */
   hookRan(run: CountedRun): void;
   /** The exposition text. */
@@ -81,6 +83,7 @@ export function createMetrics(options: { readonly version: string }): Metrics {
     ...certificateMetrics(registry),
     ...credentialMetrics(registry),
     ...reloadMetrics(registry),
+    readiness: (isReady) => readinessMetric(registry, isReady),
     hookRan: hookMetrics(registry),
     scrape: () => registry.metrics(),
     contentType: registry.contentType,
@@ -240,6 +243,17 @@ function reloadMetrics(registry: Registry): Pick<Metrics, 'reloaded'> {
       if (result === 'accepted' && Number.isFinite(epochSeconds)) last.set(epochSeconds);
     },
   };
+}
+
+function readinessMetric(registry: Registry, isReady: () => boolean): void {
+  new Gauge({
+    name: 'sallyport_ready',
+    help: 'Whether /readyz says ready: 1, or 0 while the store is away, the CA has expired or the proxy drains',
+    registers: [registry],
+    collect() {
+      this.set(isReady() ? 1 : 0);
+    },
+  });
 }
 
 function hookMetrics(registry: Registry): (run: CountedRun) => void {

@@ -54,6 +54,15 @@ describe('createMetrics', () => {
     expect(await value('sallyport_build_info', { version: '1.2.3' })).toBe(1);
   });
 
+  it('asks at each scrape whether requests are served, and has no series where nobody knows', async () => {
+    expect(await value('sallyport_ready')).toBeUndefined();
+    let ready = true;
+    metrics.readiness(() => ready);
+    expect(await value('sallyport_ready')).toBe(1);
+    ready = false;
+    expect(await value('sallyport_ready')).toBe(0);
+  });
+
   it('keeps two instances apart', async () => {
     const other = createMetrics({ version: '9' });
     other.minted();
