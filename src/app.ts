@@ -14,6 +14,7 @@ import { createEgress } from './egress.ts';
 import type { Steps } from './egress.ts';
 import type { Host } from './exchange/authority.ts';
 import { Refusal } from './exchange/codes.ts';
+import type { AddressRanges } from './exchange/rule.ts';
 import type { Snapshot } from './exchange/snapshot.ts';
 import type { Outcome } from './exchange/trace.ts';
 import { explain, NO_RESOLVER } from './explain.ts';
@@ -56,6 +57,8 @@ export interface AppOptions {
   readonly env?: NodeJS.ProcessEnv;
   /** Default: the system's resolver */
   readonly resolver?: Resolver;
+  /** Opened for token endpoints that have no ranges of their own. For tests alone, whose endpoints are on loopback; default: none */
+  readonly tokenRanges?: AddressRanges;
   /** Hears of every exchange beside the ledger */
   readonly onOutcome?: (outcome: Outcome) => void;
   /** Wall clock, epoch `ms`; default: the machine's */

@@ -2,6 +2,7 @@
 // proxy's own questions reach the outside. Nothing here decides about a request, and there is no second way out beside it.
 import type { FetchToken } from './credentials/token-endpoint.ts';
 import type { LiveConfig } from './config/live-config.ts';
+import type { AddressRanges } from './exchange/rule.ts';
 import type { Logger } from './foundation/logger.ts';
 import { createGuard } from './network/guard.ts';
 import type { Guard, Listener } from './network/guard.ts';
@@ -29,17 +30,21 @@ export interface OutwardOptions {
   readonly log: Logger;
   /** Default: the system's resolver */
   readonly resolver?: Resolver;
+  /** Opened for token endpoints that have no ranges of their own. For tests alone, whose endpoints are on loopback; default: none */
+  readonly tokenRanges?: AddressRanges;
 }
 
 /** Opens the ways out; the roots are those of the config in force. */
 export function openOutward(options: OutwardOptions, live: LiveConfig): Outward {
-  const { env = process.env, log, resolver = systemResolver() } = options;
+  const { env = process.env, log, resolver = systemResolver(), tokenRanges } = options;
   const machine = rootsOfTheMachine(env, (message) => log.warn(message));
   const trust = createTrustOver(() => live.current().upstreamCa, machine);
   // Built now and not with the first request, which would wait for it.
   trust();
   const listeners: Listener[] = [];
   const guard = createGuard({ listeners: () => listeners });
-  const fetchToken = createPostForm({ reach: createReach({ resolver, guard }), trust });
+  const post = createPostForm({ reach: createReach({ resolver, guard }), trust });
+  const fetchToken: FetchToken =
+    tokenRanges === undefined ? post : (request) => post({ ...request, opened: request.opened ?? tokenRanges });
   return { resolver, guard, listeners, trust, fetchToken };
 }

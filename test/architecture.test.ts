@@ -124,6 +124,11 @@ describe('the architecture', () => {
     ]);
   });
 
+  it('opens the way to token endpoints inside the walls for tests alone: nothing that starts a proxy names the option', () => {
+    const users = files.filter((file) => file.text.includes('tokenRanges')).map((file) => file.path);
+    expect(users.sort()).toEqual(['app.ts', 'outward.ts']);
+  });
+
   it('opens each file with what it knows and what it must never do', () => {
     const bare = files.filter((file) => !/^(?:#!.*\n)?\/\/ .+\n\/\/ .+/.test(file.text)).map((file) => file.path);
     expect(bare).toEqual([]);

@@ -12,9 +12,8 @@ import type { House } from '../support/house.ts';
 import { askAdmin, sampled, statusOf, untilIt } from '../support/operator.ts';
 import { openOutside, startUpstream, valuesOf } from '../support/outside.ts';
 import type { Outside, Upstream } from '../support/outside.ts';
-import { redisMissing, startRedis } from '../support/redis-server.ts';
-import type { RedisServer } from '../support/redis-server.ts';
 import { ask } from '../support/sandbox-client.ts';
+import { engines, titleOf } from '../store/rig.ts';
 
 let outside: Outside;
 let upstream: Upstream;
@@ -40,6 +39,9 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
   vi.restoreAllMocks();
 });
+
+/** The engines that proxies of several machines can share */
+const servers = engines.filter(({ name }) => name !== 'a file');
 
 const NAMES = { 'api.test': ['127.0.0.1'] };
 const url = () => `https://api.test:${upstream.port}/`;
@@ -131,22 +133,23 @@ describe('a stored credential', () => {
     await rotates(one, other);
   }, 40_000);
 
-  it.skipIf(redisMissing !== undefined)(
-    'is so on a Redis that two proxies share',
-    async () => {
-      let redis: RedisServer | undefined;
-      try {
-        redis = await startRedis();
-        const env = { STORE_KEY: Buffer.alloc(32, 9).toString('base64') };
-        const store = { uri: redis.uri(0), key: { env: 'STORE_KEY' } };
-        await rotates(await house({ store }, env), await house({ store }, env));
-      } finally {
-        for (const each of houses.splice(0)) await each.stop();
-        await redis?.end();
-      }
-    },
-    60_000,
-  );
+  for (const engine of servers) {
+    it.skipIf(engine.missing !== undefined)(
+      titleOf(engine, 'is so where two proxies share a store'),
+      async () => {
+        const server = await engine.start();
+        try {
+          const env = { STORE_KEY: Buffer.alloc(32, 9).toString('base64') };
+          const store = { uri: await server.fresh(), key: { env: 'STORE_KEY' } };
+          await rotates(await house({ store }, env), await house({ store }, env));
+        } finally {
+          for (const each of houses.splice(0)) await each.stop();
+          await server.end();
+        }
+      },
+      60_000,
+    );
+  }
 
   it('is there after a restart', async () => {
     const one = await sharing();

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { startApp } from '../../src/app.ts';
 import type { App } from '../../src/app.ts';
 import type { Host } from '../../src/exchange/authority.ts';
+import type { AddressRanges } from '../../src/exchange/rule.ts';
 import type { Outcome } from '../../src/exchange/trace.ts';
 import type { Logger } from '../../src/foundation/logger.ts';
+import { parseRanges } from '../../src/network/address-ranges.ts';
 import type { Resolver } from '../../src/network/resolver.ts';
 
 /** A running house. */
@@ -43,11 +45,17 @@ export type Names = Readonly<Record<string, readonly string[] | (() => readonly 
 /** Opens loopback for a rule, as an operator would for a test network. */
 export const LOOPBACK = ['127.0.0.0/8'];
 
+/** What a house may have that no config says. */
+export interface HouseOptions {
+  readonly names?: Names;
+  readonly env?: NodeJS.ProcessEnv;
+  readonly now?: () => number;
+  /** CIDRs that the way to token endpoints is opened for; without it, that of a stored credential never leads to loopback */
+  readonly tokenRanges?: readonly string[];
+}
+
 /** Starts a house. `config` is laid over defaults that keep every file in a folder of its own. */
-export async function startHouse(
-  config: object,
-  options: { readonly names?: Names; readonly env?: NodeJS.ProcessEnv; readonly now?: () => number } = {},
-): Promise<House> {
+export async function startHouse(config: object, options: HouseOptions = {}): Promise<House> {
   const folder = await mkdtemp(join(tmpdir(), 'house-'));
   const configPath = join(folder, 'sallyport.json');
   const base = {
@@ -67,6 +75,7 @@ export async function startHouse(
     version: 'test',
     env: options.env ?? {},
     ...(options.now === undefined ? {} : { now: options.now }),
+    ...(options.tokenRanges === undefined ? {} : { tokenRanges: rangesOf(options.tokenRanges) }),
     log: recordingLog(logged, () => {
       for (const look of waiting) look();
     }),
@@ -107,6 +116,12 @@ export async function startHouse(
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+function rangesOf(cidrs: readonly string[]): AddressRanges {
+  const parsed = parseRanges(cidrs);
+  if ('problem' in parsed) throw new Error(parsed.problem);
+  return parsed.ranges;
 }
 
 /** Looks now and whenever something has happened, until it finds. */
