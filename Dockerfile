@@ -17,6 +17,13 @@ COPY .config .config
 COPY src src
 RUN npm run build && npm prune --omit=dev
 
+# The init container of the Kubernetes layout same-pod, which puts up the walls around an agent; with root and NET_ADMIN, and nothing
+# else of Sallyport in it:  docker build --target redirect -t sallyport-redirect .
+FROM debian:bookworm-slim AS redirect
+RUN apt-get update && apt-get install -y --no-install-recommends nftables && rm -rf /var/lib/apt/lists/*
+ENTRYPOINT ["nft"]
+CMD ["-f", "/etc/sallyport-redirect/redirect.nft"]
+
 FROM node:lts-bookworm-slim
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
   && rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack /opt/yarn* \
@@ -30,7 +37,8 @@ COPY --from=build /app/dist dist
 COPY config config
 COPY config/container.yaml /etc/sallyport/sallyport.yaml
 RUN ln -s /app/dist/sallyport.cjs /usr/local/bin/sallyport && chmod 0755 dist/sallyport.cjs
-USER node
+# `node`, as a number: Kubernetes' runAsNonRoot takes no name. Any other user will do where the two folders below are its own.
+USER 1000:1000
 VOLUME ["/var/lib/sallyport", "/run/sallyport/public"]
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
