@@ -15,13 +15,14 @@ import type { Steps } from './egress.ts';
 import type { Host } from './exchange/authority.ts';
 import { Refusal } from './exchange/codes.ts';
 import type { AddressRanges } from './exchange/rule.ts';
-import type { Snapshot } from './exchange/snapshot.ts';
+import type { Limits, Snapshot } from './exchange/snapshot.ts';
 import type { Outcome } from './exchange/trace.ts';
 import { explain, NO_RESOLVER } from './explain.ts';
 import type { Explanation, Question } from './explain.ts';
 import type { Logger } from './foundation/logger.ts';
 import { readIntent } from './intake/read-intent.ts';
-import { Http1Door } from './listen/http1-door.ts';
+import { createDoors } from './listen/doors.ts';
+import type { Doors } from './listen/doors.ts';
 import { listenProxy } from './listen/proxy-listener.ts';
 import type { ProxyListener } from './listen/proxy-listener.ts';
 import { NO_RANGES } from './network/address-ranges.ts';
@@ -169,7 +170,8 @@ async function openDoors(rooms: Rooms): Promise<App> {
     underWay.recorded(outcome);
   };
   const egress = underWay.watch(createEgress(buildSteps(rooms, record)));
-  const door = new Http1Door({ egress, contextFor: (host) => leaves.contextFor(host), limits: live.current().snapshot.limits });
+  const limits = (): Limits => live.current().snapshot.limits;
+  const doors = createDoors({ egress, contextFor: (host) => leaves.contextFor(host), limits });
   const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
   const { resolve } = rooms.kept.vault;
   const ask = (question: Question): Promise<Explanation> =>
@@ -185,13 +187,13 @@ async function openDoors(rooms: Rooms): Promise<App> {
   listeners.push({ address: admin.address.host, port: admin.address.port });
   undo.push(() => admin.close());
 
-  const proxy = await openProxy(rooms, door);
+  const proxy = await openProxy(rooms, doors);
   listeners.push({ address: proxy.host, port: proxy.port });
   undo.push(() => {
     lanes.destroy();
     return Promise.resolve();
   });
-  undo.push(() => proxy.close(live.current().snapshot.limits.drainMs));
+  undo.push(() => proxy.close(limits().drainMs));
   rooms.stage.proxy = proxy;
   rooms.stage.phase = 'open';
   return appOver(rooms, { proxy, admin, audit, explain: ask });
@@ -283,13 +285,14 @@ function buildSteps(rooms: Rooms, record: (outcome: Outcome) => void): Steps {
   };
 }
 
-function openProxy({ live, metrics, log }: Rooms, door: Http1Door): Promise<ProxyListener> {
+function openProxy({ live, metrics, log }: Rooms, doors: Doors): Promise<ProxyListener> {
   const { host, port } = live.current().config.listen.proxy;
   return listenProxy({
-    door,
+    doors,
     host,
     port,
     maxConnections: () => live.current().snapshot.limits.connections,
+    headerMs: live.current().snapshot.limits.headerMs,
     onOpen: () => metrics.connectionOpened('sandbox'),
     onClose: () => metrics.connectionClosed('sandbox'),
     log,

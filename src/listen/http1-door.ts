@@ -4,9 +4,6 @@ import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { SecureContext } from 'node:tls';
-import type { Host } from '../exchange/authority.ts';
-import { parseAuthority } from '../exchange/authority.ts';
 import { Refusal } from '../exchange/codes.ts';
 import { fieldValue, listMembers } from '../exchange/header-fields.ts';
 import type { HeaderFields } from '../exchange/header-fields.ts';
@@ -17,46 +14,58 @@ import { closeGently } from './close-gently.ts';
 import { Http1Reply } from './http1-reply.ts';
 import type { Announced } from './http1-reply.ts';
 import { startIdleSweep } from './idle-sweep.ts';
-import { runTunnel } from './tunnel.ts';
-import type { Tunnel } from './tunnel.ts';
+import type { Tunnels } from './tunnels.ts';
 
 /** What the door needs from the house. */
 export interface Http1DoorOptions {
   /** The journey. Never rejects. */
   readonly egress: (arrival: Arrival) => Promise<void>;
-  readonly contextFor: (host: Host) => SecureContext;
+  readonly tunnels: Tunnels;
   /** Limits in force when the door opens; those of Node's parser stay until a restart */
   readonly limits: Limits;
 }
 
-/** The door: a server that listens where the proxy port is, and takes in what comes out of tunnels. */
+/** The door. It listens nowhere: it is given what comes from the proxy port and out of tunnels. */
 export class Http1Door {
-  readonly server: Server;
+  readonly #server: Server;
   readonly #options: Http1DoorOptions;
   readonly #newId = createRequestIds();
   readonly #keepAlive: HeaderFields;
-  readonly #tunnels = new WeakMap<Duplex, Tunnel>();
   /** The last reply begun on each connection; none where it has become a tunnel */
   readonly #last = new Map<Duplex, Http1Reply>();
   /** Connections that the parser has given up; it goes on complaining as bytes come in */
   readonly #spoiled = new WeakSet<Duplex>();
+  readonly #endSweep: () => void;
 
   constructor(options: Http1DoorOptions) {
     this.#options = options;
-    this.server = createParser(options.limits);
-    this.server.on('request', (request, response) => this.#exchange(request, response, false));
-    this.server.on('checkContinue', (request, response) => this.#exchange(request, response, true));
-    this.server.on('checkExpectation', (request, response) => this.#exchange(request, response, false));
-    this.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket as Socket, head));
-    this.server.on('connect', (request, socket, head) => this.#connect(request, socket as Socket, head));
-    this.server.on('clientError', (error, socket) => this.#parserTrouble(error, socket as Socket));
+    this.#server = createParser(options.limits);
+    this.#server.on('request', (request, response) => this.#exchange(request, response, false));
+    this.#server.on('checkContinue', (request, response) => this.#exchange(request, response, true));
+    this.#server.on('checkExpectation', (request, response) => this.#exchange(request, response, false));
+    this.#server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket as Socket, head));
+    this.#server.on('connect', (request, socket, head) => this.#connect(request, socket as Socket, head));
+    this.#server.on('clientError', (error, socket) => this.#parserTrouble(error, socket as Socket));
     this.#keepAlive = ['Keep-Alive', `timeout=${Math.floor(options.limits.keepAliveMs / 1000)}`];
-    this.server.once('close', startIdleSweep(this.#last, options.limits));
+    this.#endSweep = startIdleSweep(this.#last, options.limits);
+    // It is from here on that Node heeds the deadline of header sections; that its server listens somewhere is of no account.
+    this.#server.emit('listening');
   }
 
-  /** Whether a connection came out of a tunnel rather than from the port. */
-  isInside(socket: Socket): boolean {
-    return this.#tunnels.has(socket);
+  /** Takes in a connection, as it came from the port or out of a tunnel. */
+  take(stream: Duplex): void {
+    this.#server.emit('connection', stream);
+  }
+
+  /** Ends connections that wait for a request. */
+  closeIdle(): void {
+    this.#server.closeIdleConnections();
+  }
+
+  /** Looks after deadlines no longer, once no connection is left. */
+  close(): void {
+    this.#endSweep();
+    this.#server.close();
   }
 
   /** Answers a connection that has no request to answer with a refusal, in the ledger like any other, and closes it. */
@@ -89,7 +98,7 @@ export class Http1Door {
     const reply = new Http1Reply(request, response, announced);
     reply.keepAlive = this.#keepAlive;
     const begin = (): void => {
-      const tunnel = this.#tunnels.get(socket);
+      const tunnel = this.#options.tunnels.of(socket);
       if (tunnel !== undefined) tunnel.carried += 1;
       // One literal, and not #describe spread into another: on the hot path that costs 5 us of CPU an exchange.
       void this.#options.egress({
@@ -169,53 +178,17 @@ export class Http1Door {
     const open = (passthrough: boolean): Promise<TunnelEnd> => {
       reply.accept();
       if (head.length > 0) socket.unshift(head);
-      return this.#runTunnel(request, socket, passthrough);
+      const { url: target = '', rawHeaders: fields } = request;
+      return this.#options.tunnels.run(socket, { target, fields, client: socket.remoteAddress ?? '', passthrough });
     };
-    const trouble = this.#tunnels.has(socket) ? new Refusal('bad_request', 'CONNECT inside a tunnel') : undefined;
+    const trouble =
+      this.#options.tunnels.of(socket) !== undefined ? new Refusal('bad_request', 'CONNECT inside a tunnel') : undefined;
     void this.#options.egress({ ...this.#describe(request), trouble, purpose: 'tunnel', protocol: 'http/1.1', reply, open });
-  }
-
-  #runTunnel(request: IncomingMessage, socket: Socket, passthrough: boolean): Promise<TunnelEnd> {
-    const authority = parseAuthority(request.url ?? '');
-    if (authority === undefined) throw new Error('internal error: a tunnel without an authority was let through');
-    const identity = fieldValue(request.rawHeaders, 'proxy-authorization');
-    return runTunnel(
-      socket,
-      { authority, identity, client: socket.remoteAddress ?? '', passthrough },
-      {
-        contextFor: this.#options.contextFor,
-        adopt: (stream, tunnel) => this.#adopt(stream, tunnel),
-        passThrough: (stream, tunnel) => this.#passThrough(stream, tunnel),
-        handshakeMs: this.#options.limits.handshakeMs,
-      },
-    );
-  }
-
-  #adopt(socket: Socket, tunnel: Tunnel): void {
-    this.#tunnels.set(socket, tunnel);
-    this.server.emit('connection', socket);
-  }
-
-  #passThrough(socket: Socket, tunnel: Tunnel): Promise<void> {
-    this.#tunnels.set(socket, tunnel);
-    const request = new IncomingMessage(socket);
-    request.method = 'CONNECT';
-    const reply = new Http1Reply(request, new ServerResponse(request), NO_BODY);
-    // This response has no socket that would tell it.
-    if (socket.closed) reply.close();
-    else socket.once('close', () => reply.close());
-    return this.#options.egress({
-      ...this.#describe(request),
-      purpose: 'passthrough',
-      protocol: 'passthrough',
-      reply,
-      stream: socket,
-    });
   }
 
   /** Everything that an arrival takes from the request alone. */
   #describe(request: IncomingMessage) {
-    const tunnel = this.#tunnels.get(request.socket);
+    const tunnel = this.#options.tunnels.of(request.socket);
     if (tunnel !== undefined) tunnel.carried += 1;
     return {
       requestId: this.#newId(),

@@ -1,10 +1,12 @@
-// The proxy port: binds the HTTP/1.1 door to an address, holds the number of connections, and lets go in order at the end.
-// It must never close an exchange that is under way before the drain time is over.
+// The proxy port: binds an address, hands each connection to the door that speaks as it begins, holds the number of connections, and
+// lets go in order at the end. It must never close an exchange that is under way before the drain time is over.
+import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 import { Refusal } from '../exchange/codes.ts';
 import { logAcceptTrouble } from '../foundation/accept-trouble.ts';
 import type { Logger } from '../foundation/logger.ts';
-import type { Http1Door } from './http1-door.ts';
+import type { Doors } from './doors.ts';
+import { FirstBytes } from './first-bytes.ts';
 
 /** A listening port. */
 export interface ProxyListener {
@@ -16,10 +18,12 @@ export interface ProxyListener {
 
 /** What the listener is told. */
 export interface ProxyListenerOptions {
-  readonly door: Http1Door;
+  readonly doors: Doors;
   readonly host: string;
   readonly port: number;
   readonly maxConnections: () => number;
+  /** First bytes of a connection, within so many `ms` */
+  readonly headerMs: number;
   readonly onOpen: () => void;
   readonly onClose: () => void;
   readonly log: Logger;
@@ -32,10 +36,14 @@ const CLOSE_MS = 2000;
 
 /** Binds the port. Rejects with the system's error where it cannot be had. */
 export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyListener> {
-  const { server } = options.door;
+  const { http1, http2 } = options.doors;
   const open = new Set<Socket>();
-  server.on('connection', (socket: Socket) => {
-    if (options.door.isInside(socket)) return;
+  const firstBytes = new FirstBytes({
+    withinMs: options.headerMs,
+    take: (socket, isHttp2) => (isHttp2 ? http2 : http1).take(socket),
+    late: (socket) => http1.turnAway(socket, new Refusal('request_timeout', 'the header section did not arrive in time')),
+  });
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     open.add(socket);
     options.onOpen();
     socket.once('close', () => {
@@ -45,7 +53,8 @@ export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyL
     const max = options.maxConnections();
     // An answer takes a while to be read, so in a flood there is none: what is turned away must not pile up either.
     if (open.size > 2 * max) socket.destroy();
-    else if (open.size > max) options.door.turnAway(socket, new Refusal('limit_reached', 'too many connections are open'));
+    else if (open.size > max) http1.turnAway(socket, new Refusal('limit_reached', 'too many connections are open'));
+    else firstBytes.watch(socket);
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -61,12 +70,16 @@ export async function listenProxy(options: ProxyListenerOptions): Promise<ProxyL
     return new Promise((resolve) => {
       const deadline = performance.now() + drainMs;
       server.close();
+      firstBytes.close();
+      http2.goAway();
       const step = setInterval(() => {
-        server.closeIdleConnections();
+        http1.closeIdle();
         if (open.size > 0 && performance.now() < deadline) return;
         for (const socket of open) socket.destroy();
         if (open.size > 0 && performance.now() < deadline + CLOSE_MS) return;
         clearInterval(step);
+        http1.close();
+        http2.close();
         resolve();
       }, DRAIN_STEP_MS);
     });

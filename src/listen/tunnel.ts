@@ -1,6 +1,6 @@
 // Inside a CONNECT: the first bytes decide what the tunnel carries, and every request in it becomes an Arrival of its own.
 // The tunnel's authority is the ceiling of all of them. A ClientHello must name that host; bytes that are neither TLS nor HTTP go nowhere.
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import type { SecureContext } from 'node:tls';
 import { parseHost } from '../exchange/authority.ts';
@@ -19,14 +19,17 @@ export interface Tunnel {
   carried: number;
 }
 
+/** What is spoken inside a tunnel. */
+export type Spoken = 'http/1.1' | 'h2';
+
 /** What a tunnel needs of the rest of its room. */
 export interface TunnelOptions {
   /** The leaf for a host, as a TLS context. Throws where none can be minted. */
   readonly contextFor: (host: Host) => SecureContext;
-  /** Hands a stream of HTTP over to the HTTP server. */
-  readonly adopt: (socket: Socket, tunnel: Tunnel) => void;
+  /** Hands a stream of HTTP over to the door that speaks it. */
+  readonly adopt: (stream: Duplex, tunnel: Tunnel, protocol: Spoken) => void;
   /** Runs a passed-through connection through the journey. */
-  readonly passThrough: (socket: Socket, tunnel: Tunnel) => Promise<void>;
+  readonly passThrough: (stream: Duplex, tunnel: Tunnel) => Promise<void>;
   /** First bytes, ClientHello and handshake, each within this many `ms` */
   readonly handshakeMs: number;
 }
@@ -37,43 +40,43 @@ const UNRECOGNIZED_NAME = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x70]
 /** A ceiling whose scheme is not known before the tunnel has opened. */
 export type Opened = Omit<Ceiling, 'scheme'> & { readonly client: string; readonly passthrough: boolean };
 
-/** Lives through a tunnel whose 200 has been sent. Resolves when its socket has closed. Never rejects. */
-export async function runTunnel(socket: Socket, opened: Opened, options: TunnelOptions): Promise<TunnelEnd> {
+/** Lives through a tunnel whose 200 has been sent. Resolves when its stream has closed. Never rejects. */
+export async function runTunnel(stream: Duplex, opened: Opened, options: TunnelOptions): Promise<TunnelEnd> {
   const closed = new Promise<void>((resolve) => {
-    if (socket.destroyed) resolve();
-    else socket.once('close', () => resolve());
+    if (stream.destroyed) resolve();
+    else stream.once('close', () => resolve());
   });
   let verdict: Refusal | Fault | undefined;
   const cut = (reason: Refusal | Fault): void => {
     verdict ??= reason;
-    socket.destroy();
+    stream.destroy();
   };
   const slow = setTimeout(
     () => cut(new Refusal('request_timeout', 'nothing came through the tunnel in time')),
     options.handshakeMs,
   );
-  const opening = await readOpening(socket);
+  const opening = await readOpening(stream);
   clearTimeout(slow);
   const tunnel: Tunnel = { ceiling: ceilingOf(opened, opening), client: opened.client, carried: 0 };
   const trouble = verdict ?? openingTrouble(opening, opened);
   if (trouble !== undefined) {
-    if (opening.kind === 'tls') socket.end(UNRECOGNIZED_NAME, () => cut(trouble));
+    if (opening.kind === 'tls') stream.end(UNRECOGNIZED_NAME, () => cut(trouble));
     else cut(trouble);
   } else if (opened.passthrough) {
     tunnel.carried = 1;
-    await options.passThrough(socket, tunnel);
-    socket.destroy();
-  } else if (opening.kind === 'http') {
-    options.adopt(socket, tunnel);
+    await options.passThrough(stream, tunnel);
+    stream.destroy();
+  } else if (opening.kind === 'http' || opening.kind === 'h2') {
+    options.adopt(stream, tunnel, opening.kind === 'h2' ? 'h2' : 'http/1.1');
   } else {
-    terminate(socket, { tunnel, cut, options });
+    terminate(stream, { tunnel, cut, options });
   }
   await closed;
   return { carried: tunnel.carried, verdict: verdict ?? trouble };
 }
 
 function ceilingOf(opened: Opened, opening: Opening): Ceiling {
-  const scheme: Scheme = opening.kind === 'http' ? 'http' : 'https';
+  const scheme: Scheme = opening.kind === 'http' || opening.kind === 'h2' ? 'http' : 'https';
   return { scheme, authority: opened.authority, identity: opened.identity };
 }
 
@@ -84,6 +87,7 @@ function openingTrouble(opening: Opening, opened: Opened): Refusal | Fault | und
     case 'other':
       return new Refusal('bad_request', 'the tunnel carries neither TLS nor HTTP');
     case 'http':
+    case 'h2':
       return opened.passthrough
         ? new Refusal('bad_request', 'a tunnel that passes TLS through carries no plain HTTP')
         : undefined;
@@ -102,7 +106,7 @@ function nameTrouble(name: ServerName, host: Host): Refusal | undefined {
 
 /** Shakes hands as the tunnel's host and hands the decrypted stream over. */
 function terminate(
-  socket: Socket,
+  stream: Duplex,
   {
     tunnel,
     cut,
@@ -111,10 +115,10 @@ function terminate(
 ): void {
   let secured: TLSSocket;
   try {
-    secured = new TLSSocket(socket, {
+    secured = new TLSSocket(stream, {
       isServer: true,
       secureContext: options.contextFor(tunnel.ceiling.authority.host),
-      ALPNProtocols: ['http/1.1'],
+      ALPNProtocols: ['h2', 'http/1.1'],
     });
   } catch (error) {
     cut(new Fault('internal_error', 'no certificate could be made for the host', error));
@@ -126,12 +130,12 @@ function terminate(
     cut(new Fault('client_tls', "the sandbox's client broke off the TLS handshake", error));
   };
   const closed = (): void => failed();
-  // The socket may stay half open, so the end of what the sandbox says is not yet a close: a client that does not trust the CA just leaves.
+  // The stream may stay half open, so the end of what the sandbox says is not yet a close: a client that does not trust the CA just leaves.
   secured.on('error', ignore).once('error', failed).once('end', closed).once('close', closed);
   secured.once('secure', () => {
     clearTimeout(slow);
     secured.off('error', failed).off('end', closed).off('close', closed);
-    options.adopt(secured, tunnel);
+    options.adopt(secured, tunnel, secured.alpnProtocol === 'h2' ? 'h2' : 'http/1.1');
   });
 }
 
