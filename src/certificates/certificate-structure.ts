@@ -4,13 +4,10 @@
 import { createHash, randomBytes, sign } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
 import forge from 'node-forge';
+import { children, Class, der, oid, parsed, primitive, sequence, TAG, text, Type } from './der.ts';
+import type { Node } from './der.ts';
 
 const { asn1 } = forge;
-const { Class, Type } = asn1;
-type Node = forge.asn1.Asn1;
-
-/** Numbers of context tags; forge types a tag's number by the universal type that shares it. */
-const TAG = { 0: Type.NONE, 2: Type.INTEGER, 3: Type.BITSTRING, 7: Type.ODESC } as const;
 
 const OID = {
   commonName: '2.5.4.3',
@@ -181,36 +178,6 @@ function point(publicKey: KeyObject): Buffer {
   return octets;
 }
 
-function sequence(...items: Node[]): Node {
-  return asn1.create(Class.UNIVERSAL, Type.SEQUENCE, true, items);
-}
-
-function primitive(type: forge.asn1.Type, octets: Buffer): Node {
-  return asn1.create(Class.UNIVERSAL, type, false, octets.toString('latin1'));
-}
-
-function oid(dotted: string): Node {
-  return asn1.create(Class.UNIVERSAL, Type.OID, false, asn1.oidToDer(dotted).getBytes());
-}
-
 function bitString(octets: Buffer): Node {
   return primitive(Type.BITSTRING, Buffer.concat([Buffer.of(0), octets]));
-}
-
-function der(node: Node): Buffer {
-  return Buffer.from(asn1.toDer(node).getBytes(), 'latin1');
-}
-
-function parsed(octets: Buffer): Node {
-  return asn1.fromDer(octets.toString('latin1'));
-}
-
-function children(node: Node | undefined): Node[] {
-  if (node === undefined || typeof node.value === 'string') throw new Error('not a certificate');
-  return node.value;
-}
-
-function text(node: Node): string {
-  if (typeof node.value !== 'string') throw new Error('not a certificate');
-  return node.value;
 }

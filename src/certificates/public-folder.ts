@@ -1,4 +1,5 @@
-// Keeps what sandboxes may see: the CA's certificate and, beside it, bundle.pem for clients that take one file of roots only.
+// Keeps what sandboxes may see: the CA's certificate and, beside it, bundle.pem for clients that take one file of roots only, the same
+// roots as trust.p12 for Java, and lines for a wget that reads no variable for its roots.
 // Each file is complete at every moment (temporary name, then rename), 0644, in a folder that is 0755 when made here.
 // It must never put anything else there, least of all a key (fault F02).
 import { randomBytes } from 'node:crypto';
@@ -7,6 +8,7 @@ import { chmod, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { AuthorityError, systemCode } from './authority-error.ts';
+import { trustStore } from './trust-store.ts';
 
 const PUBLIC_FILE = 0o644;
 const PUBLIC_FOLDER = 0o755;
@@ -23,6 +25,15 @@ export function bundlePath(certificate: string): string {
   return join(dirname(certificate), 'bundle.pem');
 }
 
+/** Where sandboxes in containers are told to mount the folder. */
+export const MOUNTED_AT = '/etc/sallyport';
+
+/** What stands beside a bundle, which gives its folder: Java's trust store, and a wgetrc for the place it has here or is mounted at. */
+export function besideBundle(bundle: string, at: 'here' | 'mounted'): { readonly trustStore: string; readonly wgetrc: string } {
+  const beside = (name: string): string => join(dirname(bundle), name);
+  return { trustStore: beside('trust.p12'), wgetrc: beside(at === 'here' ? 'wgetrc' : 'mounted.wgetrc') };
+}
+
 /** A public file written under a temporary name, to be put in place or thrown away. */
 export interface StagedFile {
   /** Puts the file in place, over what was there. */
@@ -32,7 +43,7 @@ export interface StagedFile {
 }
 
 /** Writes a public file under a temporary name beside `path`; makes the folder where it is missing. Throws an AuthorityError. */
-export async function stagePublicFile(path: string, text: string): Promise<StagedFile> {
+export async function stagePublicFile(path: string, content: string | Buffer): Promise<StagedFile> {
   const target = resolve(path);
   const folder = dirname(target);
   const temporary = join(folder, `.${basename(target)}.${randomBytes(8).toString('hex')}`);
@@ -45,7 +56,7 @@ export async function stagePublicFile(path: string, text: string): Promise<Stage
     );
     try {
       await file.chmod(PUBLIC_FILE); // the umask may have taken bits away
-      await file.writeFile(text);
+      await file.writeFile(content);
       await file.sync();
     } finally {
       await file.close();
@@ -65,8 +76,8 @@ export async function stagePublicFile(path: string, text: string): Promise<Stage
 }
 
 /** Puts a public file in place at once. Throws an AuthorityError; what was there stays then. */
-export async function writePublicFile(path: string, text: string): Promise<void> {
-  const staged = await stagePublicFile(path, text);
+export async function writePublicFile(path: string, content: string | Buffer): Promise<void> {
+  const staged = await stagePublicFile(path, content);
   try {
     await staged.publish();
   } finally {
@@ -74,12 +85,25 @@ export async function writePublicFile(path: string, text: string): Promise<void>
   }
 }
 
-/** Writes the bundle unless it is there and current. Throws an AuthorityError. */
+/** Writes the bundle, and what is made of it, where they are not there or not current. Throws an AuthorityError. */
 export async function refreshBundle(certificate: string, certificatePem: string): Promise<void> {
-  const path = bundlePath(certificate);
-  const wanted = await composeBundle(certificatePem);
-  const present = await readFile(path, 'utf8').catch(() => undefined); // missing or unreadable: written anew
-  if (present !== wanted) await writePublicFile(path, wanted);
+  const path = resolve(bundlePath(certificate));
+  const bundle = await composeBundle(certificatePem);
+  const { trustStore: store, wgetrc } = besideBundle(path, 'here');
+  await refresh(path, Buffer.from(bundle));
+  await refresh(store, trustStore(bundle));
+  await refresh(wgetrc, wgetLines(path));
+  await refresh(besideBundle(path, 'mounted').wgetrc, wgetLines(join(MOUNTED_AT, basename(path))));
+}
+
+async function refresh(path: string, wanted: Buffer): Promise<void> {
+  const present = await readFile(path).catch(() => undefined); // missing or unreadable: written anew
+  if (present?.equals(wanted) !== true) await writePublicFile(path, wanted);
+}
+
+/** For SYSTEM_WGETRC: wget built with GnuTLS reads no variable that names roots. */
+function wgetLines(bundle: string): Buffer {
+  return Buffer.from(`# wget trusts the proxy by this\nca_certificate = ${bundle}\n`);
 }
 
 /** The roots of the first file that can be read, else those that Node ships, and the CA after them. */

@@ -4,12 +4,13 @@ import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { openAuthority } from '../certificates/certificate-authority.ts';
-import { bundlePath } from '../certificates/public-folder.ts';
+import { besideBundle, bundlePath } from '../certificates/public-folder.ts';
 import type { Config } from '../config/schema.ts';
 import { complainOfConfig, configPath, readConfig } from './context.ts';
 import type { CommandContext, ConfigOption } from './context.ts';
 import { EXIT } from './exit-codes.ts';
 import type { ExitCode } from './exit-codes.ts';
+import { javaTrust } from './sandbox-variables.ts';
 
 /** Options of `ca`; at most one of the four. */
 export interface CaOptions extends ConfigOption {
@@ -50,6 +51,7 @@ export async function ca(options: CaOptions, context: CommandContext): Promise<E
       {
         certificate: path,
         bundle,
+        trust_store: besideBundle(bundle, 'here').trustStore,
         subject: x509.subject,
         fingerprint_sha256: x509.fingerprint256,
         not_after: new Date(x509.validTo).toISOString(),
@@ -89,12 +91,10 @@ function show(facts: Readonly<Record<string, string>>, options: CaOptions, { voi
   voice.say(
     `to trust it in Debian, Ubuntu or Alpine: copy it to /usr/local/share/ca-certificates/sallyport.crt and run update-ca-certificates`,
   );
-  voice.say(javaTrust(facts['certificate'] ?? ''));
-}
-
-/** How to have Java trust a certificate file: it reads no PEM. */
-export function javaTrust(path: string): string {
-  return `to trust it in Java: keytool -importcert -noprompt -cacerts -storepass changeit -alias sallyport -file "${path}"`;
+  voice.say(`to trust it in Java: ${javaTrust(facts['trust_store'] ?? '').join(' ')}`);
+  voice.say(
+    `to trust it in Chromium, whose folder ~/.pki/nssdb must be there: certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n sallyport -i "${facts['certificate'] ?? ''}"`,
+  );
 }
 
 /** Paths of what a sandbox may see, absolute. */

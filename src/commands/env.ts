@@ -2,11 +2,12 @@
 // and the variables of the sandbox's own environment, placeholders in the place of credentials.
 // The one secret it may print is the token of the sandbox that was asked for, inside its proxy URL: that is what the sandbox is given.
 import { posix, resolve } from 'node:path';
+import { besideBundle, MOUNTED_AT } from '../certificates/public-folder.ts';
 import type { Config } from '../config/schema.ts';
 import { readSecret } from '../credentials/secret-source.ts';
 import { formatAuthority, parseHost } from '../exchange/authority.ts';
 import { DEFAULT_SANDBOX } from '../exchange/snapshot.ts';
-import { javaTrust, publicPaths } from './ca.ts';
+import { publicPaths } from './ca.ts';
 import { complainOfConfig, configPath, readConfig } from './context.ts';
 import type { CommandContext, ConfigOption } from './context.ts';
 import { directHosts } from './direct-hosts.ts';
@@ -39,8 +40,6 @@ export interface EnvOptions extends ConfigOption {
   readonly tokenFile?: string | undefined;
 }
 
-const MOUNTED_AT = '/etc/sallyport';
-
 /** A question that stays open. */
 interface Open {
   readonly problem: string;
@@ -62,11 +61,14 @@ export async function env(options: EnvOptions, context: CommandContext): Promise
   if ('problem' in own) return leaveOpen(own, voice);
   const files = insidePaths(config, options, directory);
   const facts: SandboxFacts = { proxy: url.text, direct: directHosts(own.networks), ...files };
-  const variables = new Map([...own.variables, ...sandboxVariables(facts)]);
-  const notes = notesOn(config, options, { facts, withToken: url.withToken, directory, overruled: overruled(own.variables) });
+  const ofProxy = sandboxVariables(facts);
+  const variables = new Map([...own.variables, ...ofProxy]);
+  const lost = overruled(own.variables, ofProxy);
+  const notes = notesOn(config, options, { facts, withToken: url.withToken, directory, overruled: lost });
   if (options.json === true) {
     const why = Object.fromEntries(SANDBOX_VARIABLES.map(({ name, why: reason }) => [name, reason]));
-    voice.json({ variables: Object.fromEntries(variables), files, why, notes });
+    const { trustStore: trust_store, ...rest } = files;
+    voice.json({ variables: Object.fromEntries(variables), files: { ...rest, trust_store }, why, notes });
     return EXIT.ok;
   }
   const shell = options.shell ?? 'bash';
@@ -182,7 +184,9 @@ function networksOf(config: Config, sandbox: string | undefined): Config['networ
   return [config.network, ...Object.values(config.sandboxes).map((each) => each.network)];
 }
 
-function insidePaths(config: Config, options: EnvOptions, directory: string): { readonly ca: string; readonly bundle: string } {
+type InsidePaths = Pick<SandboxFacts, 'ca' | 'bundle' | 'trustStore' | 'wgetrc'>;
+
+function insidePaths(config: Config, options: EnvOptions, directory: string): InsidePaths {
   const here = publicPaths(config, directory);
   const mounted = {
     ca: posix.join(MOUNTED_AT, posix.basename(here.ca)),
@@ -191,7 +195,10 @@ function insidePaths(config: Config, options: EnvOptions, directory: string): { 
   const standard = options.docker === true ? mounted : here;
   const ca = options.ca ?? standard.ca;
   const beside = options.ca === undefined ? standard.bundle : posix.join(posix.dirname(options.ca), 'bundle.pem');
-  return { ca, bundle: options.bundle ?? beside };
+  const bundle = options.bundle ?? beside;
+  const { trustStore, wgetrc } = besideBundle(bundle, options.docker === true ? 'mounted' : 'here');
+  // The lines for wget hold the path of the bundle, and are written for these two only.
+  return { ca, bundle, trustStore, wgetrc: bundle === standard.bundle ? wgetrc : undefined };
 }
 
 interface Written {
@@ -214,8 +221,10 @@ function notesOn(config: Config, options: EnvOptions, { facts, withToken, direct
       : undefined,
     withToken ? 'the proxy URL bears the token of the sandbox; keep it out of logs' : undefined,
     withToken ? 'Java takes no password from a system property; set a java.net.Authenticator there' : undefined,
-    javaTrust(facts.ca),
+    facts.wgetrc === undefined
+      ? `wget built with GnuTLS reads no variable for its roots: have /etc/wgetrc say "ca_certificate = ${facts.bundle}"`
+      : undefined,
     lost.length > 0 ? `the sandbox's own ${lost.join(', ')} would lead past the proxy and is left out` : undefined,
-    'wget built with GnuTLS, and Node before 22.21, ignore these variables; have the network refuse what does not go through the proxy',
+    'Node before 22.21 dials past the proxy, and so may any program; have the network refuse what does not go through the proxy',
   ].filter((note) => note !== undefined);
 }

@@ -5,7 +5,6 @@ import { networkSchema } from '../config/rule-schema.ts';
 import type { Network } from '../config/rule-schema.ts';
 import { placeholderFor } from '../credentials/placeholder.ts';
 import { askAdmin } from './ask-admin.ts';
-import { SANDBOX_VARIABLES } from './sandbox-variables.ts';
 
 /** What a sandbox was given. */
 export interface OwnVariables {
@@ -42,6 +41,6 @@ export async function askForEnvironment(id: string, admin: AdminPlace): Promise<
 }
 
 /** Names of its own that are the proxy's, which come first: a sandbox that is led elsewhere by them reaches nothing. */
-export function overruled(own: ReadonlyMap<string, string>): string[] {
-  return SANDBOX_VARIABLES.flatMap(({ name }) => (own.has(name) ? [name] : []));
+export function overruled(own: ReadonlyMap<string, string>, ofProxy: ReadonlyMap<string, string>): string[] {
+  return [...ofProxy.keys()].filter((name) => own.has(name));
 }

@@ -1,6 +1,7 @@
 // The one table of variables that make a sandbox's tools use and trust the door, each with its reason (faults K01, K02).
 // Two kinds of CA variable: one adds to the tool's own roots and gets our CA, the other replaces them and gets the bundle, which
 // is the system's roots and our CA. SSL_CERT_DIR must stay untouched: a folder there would take the system's roots away.
+import { TRUST_STORE_PASSWORD } from '../certificates/trust-store.ts';
 
 /** What the values are made of. */
 export interface SandboxFacts {
@@ -12,12 +13,17 @@ export interface SandboxFacts {
   readonly ca: string;
   /** Path inside the sandbox of the system's roots and the CA in one file */
   readonly bundle: string;
+  /** Path inside the sandbox of the same roots for Java; its password is public */
+  readonly trustStore: string;
+  /** Path inside the sandbox of the lines for wget; `undefined` where none fits the paths */
+  readonly wgetrc: string | undefined;
 }
 
 /** One variable. */
 export interface SandboxVariable {
   readonly name: string;
-  readonly value: (facts: SandboxFacts) => string;
+  /** `undefined` leaves the variable out */
+  readonly value: (facts: SandboxFacts) => string | undefined;
   /** Who reads it, and what it does there */
   readonly why: string;
 }
@@ -38,6 +44,9 @@ export const SANDBOX_VARIABLES: readonly SandboxVariable[] = [
   },
   { name: 'http_proxy', value: proxy, why: 'curl and gRPC read only the lower case for http' },
   { name: 'https_proxy', value: proxy, why: 'wget and gRPC read only the lower case' },
+  { name: 'grpc_proxy', value: proxy, why: 'gRPC, before every other' },
+  { name: 'YARN_HTTP_PROXY', value: proxy, why: 'Yarn from 2 on reads a name of its own, for http' },
+  { name: 'YARN_HTTPS_PROXY', value: proxy, why: 'the same, for https' },
   { name: 'all_proxy', value: proxy, why: 'libcurl, lower case first' },
   { name: 'NO_PROXY', value: direct, why: 'services inside the sandbox stay direct; loopback means the sandbox, never the host' },
   { name: 'no_proxy', value: direct, why: 'the same, for those that read the lower case' },
@@ -49,6 +58,11 @@ export const SANDBOX_VARIABLES: readonly SandboxVariable[] = [
   { name: 'NODE_EXTRA_CA_CERTS', value: added, why: 'Node, npm, pnpm, yarn; added to the roots that Node ships' },
   { name: 'DENO_CERT', value: added, why: 'Deno; added to its own roots' },
   { name: 'SSL_CERT_FILE', value: replaced, why: 'OpenSSL, Go, Ruby, Python ssl and httpx, uv, rustls; replaces the roots' },
+  {
+    name: 'SYSTEM_WGETRC',
+    value: ({ wgetrc }) => wgetrc,
+    why: "wget, in place of /etc/wgetrc: built with GnuTLS it reads no variable for its roots; added to the system's",
+  },
   { name: 'CURL_CA_BUNDLE', value: replaced, why: 'curl; replaces the roots' },
   { name: 'REQUESTS_CA_BUNDLE', value: replaced, why: 'Python requests; replaces the roots of certifi' },
   { name: 'PIP_CERT', value: replaced, why: 'pip; replaces the roots of certifi' },
@@ -63,18 +77,32 @@ export const SANDBOX_VARIABLES: readonly SandboxVariable[] = [
   {
     name: 'JAVA_TOOL_OPTIONS',
     value: javaOptions,
-    why: 'every JVM: proxy host and port; its trust store is a file of its own kind',
+    why: "every JVM: proxy host and port, and a trust store in place of Java's own; no password of a proxy, which takes an Authenticator",
   },
 ];
 
 /** The variables with their values, in table order. */
 export function sandboxVariables(facts: SandboxFacts): ReadonlyMap<string, string> {
-  return new Map(SANDBOX_VARIABLES.map(({ name, value }) => [name, value(facts)]));
+  return new Map(
+    SANDBOX_VARIABLES.flatMap(({ name, value }) => {
+      const text = value(facts);
+      return text === undefined ? [] : [[name, text] as const];
+    }),
+  );
+}
+
+/** What a JVM is told of the trust store. */
+export function javaTrust(trustStore: string): string[] {
+  return [
+    `-Djavax.net.ssl.trustStore=${trustStore}`,
+    '-Djavax.net.ssl.trustStoreType=PKCS12',
+    `-Djavax.net.ssl.trustStorePassword=${TRUST_STORE_PASSWORD}`,
+  ];
 }
 
 /** Where nothing stays direct the list is given as empty, for Java's own standard would keep loopback direct (fault B15). */
-function javaOptions({ proxy: url, direct: hosts }: SandboxFacts): string {
-  const { hostname, port, protocol } = new URL(url);
+function javaOptions({ proxy: url, direct: hosts, trustStore }: SandboxFacts): string {
+  const { hostname, port, protocol, username } = new URL(url);
   const at = port === '' ? (protocol === 'https:' ? '443' : '80') : port;
   const host = hostname.replace(/^\[|\]$/g, '');
   const nonProxyHosts = hosts.map((each) => (each.includes(':') ? `[${each}]` : each)).join('|');
@@ -84,5 +112,15 @@ function javaOptions({ proxy: url, direct: hosts }: SandboxFacts): string {
     `-Dhttps.proxyHost=${host}`,
     `-Dhttps.proxyPort=${at}`,
     `-Dhttp.nonProxyHosts=${nonProxyHosts}`,
-  ].join(' ');
+    // Basic is off for tunnels by Java's own standard, so that an Authenticator would never be asked.
+    ...(username === '' ? [] : ['-Djdk.http.auth.tunneling.disabledSchemes=']),
+    ...javaTrust(trustStore),
+  ]
+    .map(jvmOption)
+    .join(' ');
+}
+
+/** The JVM splits JAVA_TOOL_OPTIONS at white space outside of quotes, and knows no escape within them. */
+function jvmOption(option: string): string {
+  return option.replace(/'+|["\s]+/g, (run) => (run.startsWith("'") ? `"${run}"` : `'${run}'`));
 }

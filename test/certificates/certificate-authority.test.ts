@@ -19,6 +19,9 @@ import { AuthorityError, openAuthority } from '../../src/certificates/certificat
 import { AUTHORITY_LIFE_MS, makeAuthority } from '../../src/certificates/issuer.ts';
 import { DAY_MS, has, host, openssl, opensslWithFile, run, temporaryFolder, verifyStrictly } from './rig.ts';
 
+/** All that sandboxes may see. */
+const PUBLIC = ['bundle.pem', 'ca.pem', 'mounted.wgetrc', 'trust.p12', 'wgetrc'];
+
 interface Place {
   readonly certificate: string;
   readonly key: string;
@@ -54,7 +57,7 @@ describe('at the first start', () => {
     const at = place();
     const authority = await openAuthority(at);
     expect(readFileSync(at.certificate, 'utf8')).toBe(authority.certificatePem);
-    expect(readdirSync(dirname(at.certificate)).sort()).toEqual(['bundle.pem', 'ca.pem']); // F02
+    expect(readdirSync(dirname(at.certificate)).sort()).toEqual(PUBLIC); // F02
     expect(readdirSync(dirname(at.key)).sort()).toEqual(['ca.key', 'public']);
     expect(authority.warning).toBeUndefined();
   });
@@ -107,7 +110,7 @@ describe('at the first start', () => {
     for (const authority of opened) {
       expect(verifyStrictly(opened[0]!.certificatePem, authority.issue(host('api.example.com')).certificatePem)).toBe('ok');
     }
-    expect(readdirSync(dirname(at.certificate)).sort()).toEqual(['bundle.pem', 'ca.pem']);
+    expect(readdirSync(dirname(at.certificate)).sort()).toEqual(PUBLIC);
     expect(readdirSync(dirname(at.key)).sort()).toEqual(['ca.key', 'public']);
   });
 
@@ -156,7 +159,7 @@ describe('at a later start', () => {
     rmSync(bundle);
     mkdirSync(join(bundle, 'in the way'), { recursive: true });
     expect((await openAuthority(at)).warning).toContain(`cannot write "${bundle}"`);
-    expect(readdirSync(dirname(at.certificate)).sort()).toEqual(['bundle.pem', 'ca.pem']);
+    expect(readdirSync(dirname(at.certificate)).sort()).toEqual(PUBLIC);
   });
 
   it.each([
@@ -304,7 +307,7 @@ describe('with the key in memory', () => {
       readdirSync(dirname(dirname(certificate)), { recursive: true })
         .map(String)
         .sort(),
-    ).toEqual(['public', 'public/bundle.pem', 'public/ca.pem']);
+    ).toEqual(['public', ...PUBLIC.map((name) => `public/${name}`)]);
   });
 
   it('gives clients of the last start a clear refusal', async () => {

@@ -3,7 +3,13 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { describe, expect, it } from 'vitest';
-import { bundlePath, composeBundle, stagePublicFile, writePublicFile } from '../../src/certificates/public-folder.ts';
+import {
+  bundlePath,
+  composeBundle,
+  refreshBundle,
+  stagePublicFile,
+  writePublicFile,
+} from '../../src/certificates/public-folder.ts';
 import { newIssuer, opensslWithFile, temporaryFolder } from './rig.ts';
 
 describe('a public file', () => {
@@ -77,5 +83,24 @@ describe('the bundle', () => {
     expect(bundle.match(/BEGIN CERTIFICATE/g)).toHaveLength(rootCertificates.length + 1);
     const listed = opensslWithFile(bundle, (file) => ['storeutl', '-noout', '-certs', file]);
     expect(listed).toContain(`Total found: ${rootCertificates.length + 1}`);
+  });
+
+  it('has beside it what is made of it, written anew only where it is not current', async () => {
+    const folder = temporaryFolder();
+    const certificate = join(folder, 'ca.pem');
+    await refreshBundle(certificate, certificatePem);
+    const made = ['bundle.pem', 'mounted.wgetrc', 'trust.p12', 'wgetrc'];
+    expect(readdirSync(folder).sort()).toEqual(made);
+    for (const name of made) expect(statSync(join(folder, name)).mode & 0o777).toBe(0o644);
+    expect(readFileSync(join(folder, 'wgetrc'), 'utf8')).toContain(`\nca_certificate = ${join(folder, 'bundle.pem')}\n`);
+    expect(readFileSync(join(folder, 'mounted.wgetrc'), 'utf8')).toContain('\nca_certificate = /etc/sallyport/bundle.pem\n');
+
+    const inodes = () => made.map((name) => statSync(join(folder, name)).ino);
+    const before = inodes();
+    await refreshBundle(certificate, certificatePem);
+    expect(inodes()).toEqual(before);
+    writeFileSync(join(folder, 'trust.p12'), 'half a fi');
+    await refreshBundle(certificate, certificatePem);
+    expect(inodes().map((inode, index) => inode === before[index])).toEqual([true, true, false, true]);
   });
 });

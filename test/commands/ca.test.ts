@@ -1,6 +1,6 @@
 // Twin of src/commands/ca.ts.
 import { X509Certificate } from 'node:crypto';
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ca } from '../../src/commands/ca.ts';
@@ -23,7 +23,8 @@ describe('ca', () => {
     expect(await run(directory, { config, pem: true })).toBe(pem);
     expect(await run(directory, { config, fingerprint: true })).toBe(`${new X509Certificate(pem).fingerprint256}\n`);
     expect(await run(directory, { config, bundle: true })).toBe(`${join(directory, 'certs/public/bundle.pem')}\n`);
-    expect(existsSync(join(directory, 'certs/public/bundle.pem'))).toBe(true);
+    const made = readdirSync(join(directory, 'certs/public')).sort();
+    expect(made).toEqual(['bundle.pem', 'ca.pem', 'mounted.wgetrc', 'trust.p12', 'wgetrc']);
   });
 
   it('tells a pipe everything as JSON', async () => {
@@ -33,6 +34,7 @@ describe('ca', () => {
     expect(json(captured)).toEqual({
       certificate: join(directory, 'certs/public/ca.pem'),
       bundle: join(directory, 'certs/public/bundle.pem'),
+      trust_store: join(directory, 'certs/public/trust.p12'),
       subject: expect.stringMatching(/^CN=Sallyport CA/) as string,
       fingerprint_sha256: expect.stringMatching(/^([0-9A-F]{2}:){31}[0-9A-F]{2}$/) as string,
       not_after: expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string,
@@ -43,7 +45,7 @@ describe('ca', () => {
     const { directory, config } = writeConfig({});
     const captured = capture(directory, { terminal: true });
     await ca({ config }, captured.context);
-    expect(captured.err()).toMatch(/update-ca-certificates[\s\S]*keytool/);
+    expect(captured.err()).toMatch(/update-ca-certificates[\s\S]*trustStore=\S+trust\.p12[\s\S]*certutil .*ca\.pem"/);
   });
 
   it('refuses a certificate without its key, and leaves it', async () => {

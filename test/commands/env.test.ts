@@ -1,7 +1,7 @@
 // Twin of src/commands/env.ts.
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { env } from '../../src/commands/env.ts';
 import type { EnvOptions } from '../../src/commands/env.ts';
@@ -44,7 +44,7 @@ describe('env', () => {
   it('says notes on standard error only, so that the lines can be evaluated', async () => {
     const { out, err } = await print({}, { json: false });
     for (const line of out.trimEnd().split('\n')) expect(line).toMatch(/^export \w+='/);
-    expect(err).toMatch(/keytool -importcert/);
+    expect(err).toMatch(/^note: Node before 22\.21 dials past the proxy/m);
   });
 
   it('works where the secrets of the config are not', async () => {
@@ -231,26 +231,51 @@ describe('env', () => {
 
   it.each([
     {
+      name: 'where they are made',
+      options: {},
+      ca: 'certs/public/ca.pem',
+      bundle: 'certs/public/bundle.pem',
+      trust: 'certs/public/trust.p12',
+      wget: 'certs/public/wgetrc',
+    },
+    {
       name: 'beside each other in what is mounted into a container',
       options: { docker: true },
       ca: '/etc/sallyport/ca.pem',
       bundle: '/etc/sallyport/bundle.pem',
+      trust: '/etc/sallyport/trust.p12',
+      wget: '/etc/sallyport/mounted.wgetrc',
     },
     {
-      name: 'where --ca says, the bundle beside it',
+      name: 'where --ca says, the others beside it',
       options: { ca: '/opt/x/root.pem' },
       ca: '/opt/x/root.pem',
       bundle: '/opt/x/bundle.pem',
+      trust: '/opt/x/trust.p12',
+      wget: undefined,
     },
     {
       name: 'where --ca and --bundle say',
       options: { ca: '/a/ca.pem', bundle: '/b/all.pem' },
       ca: '/a/ca.pem',
       bundle: '/b/all.pem',
+      trust: '/b/trust.p12',
+      wget: undefined,
     },
-  ])('places the files $name', async ({ options, ca, bundle }) => {
-    const { variables } = await print({}, options);
-    expect([variables['NODE_EXTRA_CA_CERTS'], variables['SSL_CERT_FILE']]).toEqual([ca, bundle]);
+  ])('places the files $name', async ({ options, ca, bundle, trust, wget }) => {
+    const { variables, directory, out } = await print({}, options);
+    const at = (path: string): string => resolve(directory, path);
+    expect([variables['NODE_EXTRA_CA_CERTS'], variables['SSL_CERT_FILE']]).toEqual([at(ca), at(bundle)]);
+    expect(variables['JAVA_TOOL_OPTIONS']).toContain(` -Djavax.net.ssl.trustStore=${at(trust)} `);
+    expect(variables['SYSTEM_WGETRC']).toBe(wget === undefined ? undefined : at(wget));
+    const { files, notes } = JSON.parse(out) as { files: unknown; notes: string[] };
+    expect(files).toEqual({
+      ca: at(ca),
+      bundle: at(bundle),
+      trust_store: at(trust),
+      ...(wget === undefined ? {} : { wgetrc: at(wget) }),
+    });
+    expect(notes.some((note) => note.includes('have /etc/wgetrc say'))).toBe(wget === undefined);
   });
 
   it('prints an env file for docker', async () => {

@@ -2,16 +2,30 @@
 import { describe, expect, it } from 'vitest';
 import { SANDBOX_VARIABLES, sandboxVariables } from '../../src/commands/sandbox-variables.ts';
 
-const FACTS = { proxy: 'http://agent:t%40k@proxy.test:8080', direct: ['localhost', '::1'], ca: '/ca.pem', bundle: '/bundle.pem' };
+const FACTS = {
+  proxy: 'http://agent:t%40k@proxy.test:8080',
+  direct: ['localhost', '::1'],
+  ca: '/ca.pem',
+  bundle: '/bundle.pem',
+  trustStore: '/trust.p12',
+  wgetrc: '/wgetrc',
+};
 const variables = sandboxVariables(FACTS);
 
 describe('the variables of a sandbox', () => {
-  it.each(['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'http_proxy', 'https_proxy', 'all_proxy'])(
-    'name the proxy in %s',
-    (name) => {
-      expect(variables.get(name)).toBe(FACTS.proxy);
-    },
-  );
+  it.each([
+    'HTTP_PROXY',
+    'HTTPS_PROXY',
+    'ALL_PROXY',
+    'http_proxy',
+    'https_proxy',
+    'all_proxy',
+    'grpc_proxy',
+    'YARN_HTTP_PROXY',
+    'YARN_HTTPS_PROXY',
+  ])('name the proxy in %s', (name) => {
+    expect(variables.get(name)).toBe(FACTS.proxy);
+  });
 
   // Fault K01: each tool reads another variable, and some replace their roots by what it names.
   it.each([
@@ -46,22 +60,44 @@ describe('the variables of a sandbox', () => {
     expect([variables.get('NO_PROXY'), variables.get('no_proxy')]).toEqual(['localhost,::1', 'localhost,::1']);
   });
 
-  it('tell Java host, port and what stays direct, and never a token', () => {
-    const options = variables.get('JAVA_TOOL_OPTIONS');
-    expect(options).toBe(
-      '-Dhttp.proxyHost=proxy.test -Dhttp.proxyPort=8080 -Dhttps.proxyHost=proxy.test -Dhttps.proxyPort=8080 -Dhttp.nonProxyHosts=localhost|[::1]',
-    );
+  it('lead wget to lines of its own, and leave them out where none fit', () => {
+    expect(variables.get('SYSTEM_WGETRC')).toBe('/wgetrc');
+    expect(sandboxVariables({ ...FACTS, wgetrc: undefined }).has('SYSTEM_WGETRC')).toBe(false);
+  });
+
+  it('tell Java host, port, what stays direct and whom to trust, and never a token', () => {
+    expect(variables.get('JAVA_TOOL_OPTIONS')?.split(' ')).toEqual([
+      '-Dhttp.proxyHost=proxy.test',
+      '-Dhttp.proxyPort=8080',
+      '-Dhttps.proxyHost=proxy.test',
+      '-Dhttps.proxyPort=8080',
+      '-Dhttp.nonProxyHosts=localhost|[::1]',
+      '-Djdk.http.auth.tunneling.disabledSchemes=',
+      '-Djavax.net.ssl.trustStore=/trust.p12',
+      '-Djavax.net.ssl.trustStoreType=PKCS12',
+      '-Djavax.net.ssl.trustStorePassword=changeit',
+    ]);
+  });
+
+  it('leave Java as careful with tunnels as it is where the proxy asks for no password', () => {
+    const options = sandboxVariables({ ...FACTS, proxy: 'http://proxy.test:80' }).get('JAVA_TOOL_OPTIONS');
+    expect(options).not.toContain('disabledSchemes');
   });
 
   it.each([
     {
       name: 'an empty list, which keeps its own standard away',
       facts: { ...FACTS, direct: [] },
-      wanted: / -Dhttp\.nonProxyHosts=$/,
+      wanted: / -Dhttp\.nonProxyHosts= /,
       fault: 'B15',
     },
     { name: 'the port of the scheme', facts: { ...FACTS, proxy: 'http://proxy.test:80' }, wanted: /proxyPort=80 / },
     { name: 'an IPv6 proxy without brackets', facts: { ...FACTS, proxy: 'http://[fd00::2]:8080' }, wanted: /proxyHost=fd00::2 / },
+    {
+      name: 'a path with spaces and quotes in the quotes that a JVM knows',
+      facts: { ...FACTS, trustStore: `/it's "a" b/trust.p12` },
+      wanted: / -Djavax\.net\.ssl\.trustStore=\/it"'"s' "'a'" 'b\/trust\.p12 /,
+    },
   ])('tell Java $name', ({ facts, wanted }) => {
     expect(sandboxVariables(facts).get('JAVA_TOOL_OPTIONS')).toMatch(wanted);
   });
