@@ -2,29 +2,21 @@
 // It must never open a second socket: when its own is gone the connection is over, so that every dial goes through the guard.
 import type { Socket } from 'node:net';
 import { Client } from 'undici';
+import type { Dispatcher } from 'undici';
 import type { Host } from '../exchange/authority.ts';
+import type { Answer } from './answer.ts';
+import type { Carrier, ConnectionLimits, Outgoing, Way } from './carrier.ts';
 import { makePatient } from './patient-socket.ts';
 import type { Gate } from './patient-socket.ts';
 
-/** Limits of a connection, durations in `ms`. */
-export interface ConnectionLimits {
-  readonly replyHeaderBytes: number;
-  readonly replyMs: number;
-  readonly bodyIdleMs: number;
-  readonly upstreamKeepAliveMs: number;
-}
-
-/** A connection and what its lane needs to know of it. */
-export class UpstreamConnection {
-  readonly client: Client;
+/** A connection and what its lane needs to know of it. It is its own way, for it has one at a time. */
+export class UpstreamConnection implements Carrier, Way {
+  readonly #client: Client;
   readonly #socket: Socket;
-  /** Judged before it was dialled */
   readonly address: Host;
-  /** Holds the answer back while the sandbox does not read */
   readonly gate: Gate;
-  /** Exchanges begun on it; above 1 it is reused, and may have been closed by the peer meanwhile (fault J01) */
+  readonly unprocessed = false;
   exchanges = 0;
-  /** False once its socket is gone */
   alive = true;
 
   constructor(
@@ -36,7 +28,7 @@ export class UpstreamConnection {
     this.gate = makePatient(socket);
     let handedOver = false;
     const { limits } = options;
-    this.client = new Client(options.origin, {
+    this.#client = new Client(options.origin, {
       connect: (_options, callback) => {
         const usable = !handedOver && !socket.destroyed;
         handedOver = true;
@@ -57,18 +49,33 @@ export class UpstreamConnection {
     socket.once('close', () => {
       this.alive = false;
       options.onEnd();
-      this.client.destroy().catch(() => undefined);
+      this.#client.destroy().catch(() => undefined);
     });
   }
 
-  /** What has come in from the upstream so far, whether or not anyone has read it yet, in bytes after decryption. */
   get bytesRead(): number {
     return this.#socket.bytesRead;
   }
 
-  /** Ends the connection; exchanges on it fail. */
+  begin(): Way {
+    this.exchanges += 1;
+    return this;
+  }
+
+  send(request: Outgoing, answer: Answer): void {
+    this.#client.dispatch(request as unknown as Dispatcher.DispatchOptions, answer as unknown as Dispatcher.DispatchHandler);
+  }
+
+  /** What came of the exchange may still stand in the socket. */
+  failed(): void {
+    this.destroy();
+  }
+
+  /** Its lane knows: it ends when it is given back. */
+  retire(): void {}
+
   destroy(): void {
     this.alive = false;
-    this.client.destroy().catch(() => undefined);
+    this.#client.destroy().catch(() => undefined);
   }
 }

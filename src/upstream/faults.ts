@@ -42,6 +42,22 @@ export function exchangeFault(error: unknown): Fault {
   }
 }
 
+/**
+ * Whether a failure says that the upstream speaks HTTP/2 and nothing else: by the alert of a handshake that offered it only HTTP/1.1 (RFC
+ * 7301 section 3.2), or by the SETTINGS that it sent in place of an answer. Either way it cannot have looked at the request.
+ */
+export function speaksOnlyH2(thrown: unknown): boolean {
+  const cause = thrown instanceof Fault ? thrown.cause : thrown;
+  if (errorCode(cause) === 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL') return true;
+  if (!errorCode(cause).startsWith('HPE_')) return false;
+  const { data } = cause as { readonly data?: unknown };
+  return typeof data === 'string' && SETTINGS.test(data);
+}
+
+/** A SETTINGS frame on stream 0 (RFC 9113 section 6.5); its length and its settings do not matter. */
+
+const SETTINGS = /^\0[^]{2}\x04\0\0\0\0\0/;
+
 /** A failure of the TLS handshake with an upstream; the operator sees the cause, the sandbox only its kind. */
 export function handshakeFault(error: unknown): Fault {
   if (error instanceof Fault) return error;
@@ -64,6 +80,7 @@ const CERTIFICATE_TROUBLE: Readonly<Record<string, string>> = {
   ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'the upstream speaks no TLS version that is still safe',
   ECONNRESET: 'the upstream broke off the TLS handshake',
   EPIPE: 'the upstream broke off the TLS handshake',
+  ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL: 'the upstream speaks none of the HTTP versions that it was offered',
   ERR_SSL_WRONG_VERSION_NUMBER: 'the upstream does not speak TLS on this port',
 };
 

@@ -33,12 +33,14 @@ export function secure(
     readonly authority: Authority;
     readonly lane: string;
     readonly trust: UpstreamTrust;
+    /** Offered by ALPN, the one liked best first; default HTTP/1.1. What was agreed on is the socket's `alpnProtocol` */
+    readonly protocols?: readonly string[];
     readonly deadlineMs: number;
     /** Aborts when the sandbox has left */
     readonly signal?: AbortSignal;
   },
 ): Promise<TLSSocket> {
-  const { authority, lane, trust, deadlineMs, signal } = options;
+  const { authority, lane, trust, protocols = HTTP1, deadlineMs, signal } = options;
   const session = trust.sessions.get(lane);
   return new Promise((resolve, reject) => {
     const secured = connect({
@@ -46,7 +48,7 @@ export function secure(
       secureContext: trust.context,
       host: authority.host,
       servername: authority.address ? '' : authority.host,
-      ALPNProtocols: ['http/1.1'],
+      ALPNProtocols: [...protocols],
       rejectUnauthorized: true,
       checkServerIdentity: (_name, certificate) => identityTrouble(authority, certificate),
       ...(session === undefined ? {} : { session }),
@@ -79,6 +81,8 @@ export function secure(
     });
   });
 }
+
+const HTTP1: readonly string[] = ['http/1.1'];
 
 /** Errors after the handshake end the connection; whoever uses it hears of it through its close. */
 function ignore(): void {}

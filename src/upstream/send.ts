@@ -1,40 +1,29 @@
 // The road: a Dispatch goes out on a vetted connection and its answer comes back through the reply port.
 // It must never dial anything but the Dispatch's own Route, found anew where that one held a warm lane alone, and never send a request twice that the upstream may have seen, unless it is safe to.
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Dispatcher } from 'undici';
-import { formatAuthority, parseAddress } from '../exchange/authority.ts';
-import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
-import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Limits } from '../exchange/snapshot.ts';
-import type { Completed, Completion, Dispatch, PassthroughArrival, Permit, Route } from '../exchange/stages.ts';
+import type { Completed, Completion, Dispatch, PassthroughArrival, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
+import { newWebSocketKey } from '../exchange/websocket-key.ts';
 import { Answer } from './answer.ts';
 import type { AttemptEnd, ReplyFields, Switched } from './answer.ts';
+import type { Carrier, Outgoing, Way } from './carrier.ts';
 import { UpstreamConnection } from './connection.ts';
+import { Departure } from './departure.ts';
+import { speaksOnlyH2 } from './faults.ts';
+import { verifyAccept, withKey } from './handshake-key.ts';
 import { holdBody } from './held-body.ts';
-import type { Lanes } from './lanes.ts';
+import { mannerOf, takeStanding } from './manner.ts';
+import type { Manner } from './manner.ts';
+import { dialFor, open, tooMany } from './open.ts';
+import type { OpenOptions, Traveller } from './open.ts';
 import { relay } from './relay.ts';
 import { RequestBody } from './request-body.ts';
-import { secure } from './secure.ts';
-import type { UpstreamTrust } from './secure.ts';
-
-/** Opens a TCP connection to one of a route's judged addresses; given by the network room. */
-export type Dial = (route: Route, deadlineMs: number, signal: AbortSignal) => Promise<Socket>;
-
-/** Resolves and judges a permit's target again; given by the network room. */
-export type FindAnew = (permit: Permit, trace: Trace, dnsMs: number) => Promise<Route | Refusal> | Route | Refusal;
 
 /** What the road needs from its neighbours. */
-export interface SendOptions {
-  readonly findAnew: FindAnew;
-  readonly dial: Dial;
-  readonly lanes: Lanes;
-  readonly trust: () => UpstreamTrust;
+export interface SendOptions extends OpenOptions {
   readonly convert: ReplyFields;
-  readonly onOpen: () => void;
-  readonly onClose: () => void;
 }
 
 /** Sends a dispatch and relays its answer. Resolves when the answer has been handed over whole; rejects with a Fault. */
@@ -50,19 +39,21 @@ export function createSend(options: SendOptions): Send {
 }
 
 /** One dispatch on its way. */
-class Trip {
+class Trip implements Traveller {
   readonly #options: SendOptions;
   readonly #dispatch: Dispatch;
-  #route: Route;
-  readonly #trace: Trace;
-  readonly #limits: Limits;
+  /** Of a handshake whose proof is ours to ask for */
+  #key: string | undefined = undefined;
+  route: Route;
+  readonly trace: Trace;
+  readonly limits: Limits;
 
   constructor(options: SendOptions, dispatch: Dispatch, { trace, limits }: { readonly trace: Trace; readonly limits: Limits }) {
     this.#options = options;
     this.#dispatch = dispatch;
-    this.#route = dispatch.route;
-    this.#trace = trace;
-    this.#limits = limits;
+    this.route = dispatch.route;
+    this.trace = trace;
+    this.limits = limits;
   }
 
   /** Sends a request, once more where that is safe, and relays the answer. */
@@ -70,38 +61,41 @@ class Trip {
     const { completion } = this.#dispatch;
     const held = completion?.hold === undefined ? undefined : await this.#hold(completion.hold);
     if (held instanceof Refusal) return held;
+    const manner = mannerOf(this.route.permit.intent);
     for (let attempt = 1; ; attempt += 1) {
       const completed = completion?.complete(held);
       const body = held === undefined ? this.#body(completed) : undefined;
-      const connection = this.#idle(attempt) ?? (await this.#open());
-      if (connection instanceof Refusal) return connection;
-      const heard = connection.bytesRead;
-      const end = await this.#attempt(connection, body, completed);
+      const carrier = this.#standing(manner, attempt) ?? (await open(this.#options, this, manner));
+      if (carrier instanceof Refusal) return carrier;
+      const heard = carrier.bytesRead;
+      const way = carrier.begin();
+      const end = await this.#attempt(way, this.#outgoing(carrier, body, completed));
       if (completion !== undefined) this.#tellCredentials(completion, held === undefined ? undefined : completed?.body);
       if (end.switched !== undefined) return this.#switchOver(end.switched);
       if (end.fault === undefined) {
-        this.#options.lanes.give(this.#route.lane, connection);
+        if (carrier instanceof UpstreamConnection) this.#options.lanes.give(this.route.lane, carrier);
         return undefined;
       }
-      connection.destroy();
+      carrier.failed();
       if (end.trouble !== undefined) return end.trouble;
-      const lost = { body, reused: connection.exchanges > 1, silent: connection.bytesRead === heard };
+      const unprocessed = way.unprocessed || this.#metH2(carrier, end.fault);
+      const lost = { body, reused: carrier.exchanges > 1, silent: carrier.bytesRead === heard, unprocessed };
       if (attempt > 1 || !mayRepeat(this.#dispatch, end, lost)) throw end.fault;
     }
   }
 
   #body(completed: Completed | undefined): RequestBody | undefined {
-    const { arrival } = this.#route.permit.intent;
+    const { arrival } = this.route.permit.intent;
     if (arrival.purpose !== 'exchange' || arrival.body === undefined) return undefined;
     const through = completed?.through;
-    return new RequestBody(arrival.body, { reply: arrival.reply, trace: this.#trace, idleMs: this.#limits.bodyIdleMs, through });
+    return new RequestBody(arrival.body, { reply: arrival.reply, trace: this.trace, idleMs: this.limits.bodyIdleMs, through });
   }
 
   /** The whole body, before anything is dialled for it. */
   async #hold(most: number): Promise<Buffer | undefined | Refusal> {
     const body = this.#body(undefined);
     if (body === undefined) return undefined;
-    const departure = new Departure(this.#route.permit.intent.arrival.reply);
+    const departure = new Departure(this.route.permit.intent.arrival.reply);
     try {
       return await holdBody(body, most, departure.signal);
     } catch (thrown) {
@@ -109,24 +103,24 @@ class Trip {
       throw thrown;
     } finally {
       // Nothing has gone out so far.
-      this.#trace.bytesSent = 0;
+      this.trace.bytesSent = 0;
     }
   }
 
   /** What the body showed on its way: which credentials went into it. */
   #tellCredentials(completion: Completion, sent: Buffer | undefined): void {
-    this.#trace.credentials = completion.credentials();
-    if (sent !== undefined) this.#trace.bytesSent = sent.length;
+    this.trace.credentials = completion.credentials();
+    if (sent !== undefined) this.trace.bytesSent = sent.length;
   }
 
   /** Ties a tunnel that nobody looks into to its upstream, on a connection that counts like any other. */
   async passThrough(arrival: PassthroughArrival): Promise<Refusal | undefined> {
-    const { lanes, onOpen, onClose } = this.#options;
-    const { lane } = this.#route;
-    if (!lanes.reserve(lane, this.#limits.upstreamConnections)) return tooMany();
-    let socket: Socket | undefined;
+    const { lanes, dial, onOpen, onClose } = this.#options;
+    const { lane } = this.route;
+    if (!lanes.reserve(lane, this.limits.upstreamConnections)) return tooMany();
+    let socket: Duplex | undefined;
     try {
-      socket = await this.#dial(new Departure(arrival.reply).signal);
+      socket = await dialFor(dial, this, new Departure(arrival.reply).signal);
     } finally {
       if (socket === undefined) lanes.release(lane, undefined);
     }
@@ -135,141 +129,72 @@ class Trip {
       lanes.release(lane, undefined);
       onClose();
     });
-    this.#trace.dispatchedAt = performance.now();
-    this.#trace.status = 200;
+    this.trace.dispatchedAt = performance.now();
+    this.trace.status = 200;
     return this.#relay(arrival.stream, socket);
   }
 
-  /** A pooled connection for the first attempt; a second one goes out on a fresh connection. */
-  #idle(attempt: number): UpstreamConnection | undefined {
-    const idle = attempt > 1 ? undefined : this.#options.lanes.take(this.#route.lane);
-    if (idle !== undefined) this.#trace.address = idle.address;
-    return idle;
+  /** What stands ready, for the first attempt an idle connection too; a second one goes out on a fresh connection, or a session. */
+  #standing(manner: Manner, attempt: number): Carrier | undefined {
+    const standing = takeStanding(manner, this.#options.lanes, this.route.lane, attempt > 1);
+    if (standing !== undefined) this.trace.address = standing.address;
+    return standing;
   }
 
-  async #open(): Promise<UpstreamConnection | Refusal> {
-    const { lanes, onOpen, onClose } = this.#options;
-    const found = await this.#judged();
-    if (found instanceof Refusal) return found;
-    this.#route = found;
-    const { lane } = found;
-    if (!lanes.reserve(lane, this.#limits.upstreamConnections)) return tooMany();
-    const { epoch } = lanes;
-    const departure = new Departure(this.#route.permit.intent.arrival.reply);
-    let opened: UpstreamConnection | undefined;
-    try {
-      const socket = await this.#secured(await this.#dial(departure.signal), departure.signal);
-      const { authority, scheme } = this.#route.permit.intent;
-      opened = new UpstreamConnection(socket, {
-        origin: `${scheme ?? 'https'}://${formatAuthority(authority)}`,
-        address: this.#trace.address ?? (found.addresses[0] as Host),
-        limits: this.#limits,
-        onEnd: () => {
-          lanes.release(lane, opened);
-          onClose();
-        },
-      });
-      lanes.add(opened, epoch);
-      onOpen();
-      return opened;
-    } catch (thrown) {
-      if (departure.trouble !== undefined) return departure.trouble;
-      throw thrown;
-    } finally {
-      if (opened === undefined) lanes.release(lane, undefined);
-    }
-  }
-
-  /** A route with addresses to dial. One over a warm lane has none, and what its connection went to may have moved since (fault A26). */
-  #judged(): Promise<Route | Refusal> | Route | Refusal {
-    const { addresses, permit } = this.#route;
-    return addresses.length > 0 ? this.#route : this.#options.findAnew(permit, this.#trace, this.#limits.dnsMs);
-  }
-
-  async #dial(signal: AbortSignal): Promise<Socket> {
-    const begun = performance.now();
-    const socket = await this.#options.dial(this.#route, this.#limits.connectMs, signal);
-    this.#trace.connectMs = performance.now() - begun;
-    this.#trace.address = parseAddress(socket.remoteAddress ?? '');
-    return socket;
-  }
-
-  async #secured(socket: Socket, signal: AbortSignal): Promise<Socket> {
-    const { authority, scheme } = this.#route.permit.intent;
-    if (scheme !== 'https') return socket;
-    const begun = performance.now();
-    const secured = await secure(socket, {
-      authority,
-      lane: this.#route.lane,
-      trust: this.#options.trust(),
-      // one deadline for both: what the connect took is gone
-      deadlineMs: Math.max(1, this.#limits.connectMs - this.#trace.connectMs),
-      signal,
-    });
-    this.#trace.tlsMs = performance.now() - begun;
-    return secured;
-  }
-
-  #attempt(connection: UpstreamConnection, body: RequestBody | undefined, completed: Completed | undefined): Promise<AttemptEnd> {
-    connection.exchanges += 1;
-    const { arrival, path, query } = this.#route.permit.intent;
-    const { redaction } = this.#dispatch;
+  #outgoing(carrier: Carrier, body: RequestBody | undefined, completed: Completed | undefined): Outgoing {
+    const { arrival, path, query } = this.route.permit.intent;
     const going = completed ?? this.#dispatch;
+    const isUpgrade = arrival.purpose === 'upgrade';
+    this.#key =
+      isUpgrade && arrival.pseudo !== undefined && carrier instanceof UpstreamConnection ? newWebSocketKey() : undefined;
+    return {
+      path: path + (going.query ?? query),
+      method: arrival.method,
+      headers: this.#key === undefined ? going.fields : withKey(going.fields, this.#key),
+      body: body ?? completed?.body ?? null,
+      arrival,
+      ...(isUpgrade ? { upgrade: 'websocket' } : {}),
+    };
+  }
+
+  #attempt(way: Way, request: Outgoing): Promise<AttemptEnd> {
+    const { redaction } = this.#dispatch;
     return new Promise((settled) => {
       const answer = new Answer({
-        reply: arrival.reply,
-        trace: this.#trace,
+        reply: request.arrival.reply,
+        trace: this.trace,
         convert: this.#options.convert,
-        gate: connection.gate,
-        hidden: redaction === undefined ? undefined : { redaction, method: arrival.method },
+        gate: way.gate,
+        hidden: redaction === undefined ? undefined : { redaction, method: request.method },
         settled,
       });
-      const request = {
-        path: path + (going.query ?? query),
-        method: arrival.method,
-        headers: going.fields as string[],
-        body: body ?? completed?.body ?? null,
-        ...(arrival.purpose === 'upgrade' ? { upgrade: 'websocket' } : {}),
-      };
-      connection.client.dispatch(request, answer as unknown as Dispatcher.DispatchHandler);
+      way.send(request, answer);
     });
+  }
+
+  /** An upstream that answered HTTP/1.1 with HTTP/2 has not looked at what it could not read, and is remembered. */
+  #metH2(carrier: Carrier, fault: Fault): boolean {
+    if (!(carrier instanceof UpstreamConnection) || !speaksOnlyH2(fault)) return false;
+    if (this.route.permit.intent.scheme !== 'https') return false;
+    const { lanes } = this.#options;
+    lanes.remember(this.route.lane, 'h2 only', lanes.epoch);
+    return true;
   }
 
   #switchOver({ stream, reason, fields }: Switched): Promise<undefined> {
-    return this.#relay(this.#route.permit.intent.arrival.reply.switchProtocols(reason, fields), stream);
+    try {
+      if (this.#key !== undefined) verifyAccept(fields, this.#key);
+    } catch (thrown) {
+      stream.destroy();
+      throw thrown;
+    }
+    return this.#relay(this.route.permit.intent.arrival.reply.switchProtocols(reason, fields), stream);
   }
 
   async #relay(sandbox: Duplex, upstream: Duplex): Promise<undefined> {
-    const cut = await relay(sandbox, upstream, { trace: this.#trace, idleMs: this.#limits.tunnelIdleMs });
+    const cut = await relay(sandbox, upstream, { trace: this.trace, idleMs: this.limits.tunnelIdleMs });
     if (cut !== undefined) throw cut;
     return undefined;
-  }
-}
-
-function tooMany(): Refusal {
-  return new Refusal('limit_reached', 'too many connections to this upstream are open');
-}
-
-/** Hears of a sandbox that leaves while a connection is being opened for it, so that nobody goes on dialling for no one. */
-class Departure implements ReplyListener {
-  readonly #controller = new AbortController();
-  /** Why its request was broken, where that is why it is cut off */
-  trouble: Refusal | undefined = undefined;
-
-  constructor(reply: ReplyPort) {
-    reply.listen(this);
-    if (reply.closed) this.#controller.abort();
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  drained(): void {}
-
-  gone(trouble?: Refusal): void {
-    this.trouble = trouble;
-    this.#controller.abort();
   }
 }
 
@@ -282,15 +207,17 @@ interface Lost {
   readonly reused: boolean;
   /** Whether no byte came in after the request had gone out */
   readonly silent: boolean;
+  /** Whether the upstream has said that it has not looked at it (RFC 9113 section 8.7) */
+  readonly unprocessed: boolean;
 }
 
 /**
- * Once, and only where nothing can happen twice (RFC 9110 section 9.2.2; faults J01, J08): the request never left,
- * or it is idempotent, without a body, and was lost on a reused connection before any byte of an answer.
+ * Once, and only where nothing can happen twice (RFC 9110 section 9.2.2; faults J01, J08): the request never left, was given back unread,
+ * or is idempotent, without a body, and was lost on a reused connection before any byte of an answer.
  */
-function mayRepeat(dispatch: Dispatch, end: AttemptEnd, { body, reused, silent }: Lost): boolean {
+function mayRepeat(dispatch: Dispatch, end: AttemptEnd, { body, reused, silent, unprocessed }: Lost): boolean {
   const { arrival } = dispatch.route.permit.intent;
   if (!(end.fault instanceof Fault) || end.fault.code !== 'upstream_protocol') return false;
   if (arrival.reply.headSent || arrival.reply.closed || body?.started === true) return false;
-  return !end.sent || (reused && silent && body === undefined && IDEMPOTENT.has(arrival.method));
+  return !end.sent || unprocessed || (reused && silent && body === undefined && IDEMPOTENT.has(arrival.method));
 }
