@@ -17,8 +17,11 @@ export class WatchedSession {
   closingSince: number | undefined = undefined;
   /** PING and SETTINGS frames since the last look */
   questions = 0;
+  /** `performance.now()` when a PING went out that has not been answered */
   pingedAt: number | undefined = undefined;
-  heardAt = performance.now();
+  /** Octets that had come in at the last look, and when a PING was answered last */
+  heard = 0;
+  proven = -1;
   readonly tails = new Map<Http2Reply, { readonly left: number; readonly since: number }>();
 
   constructor(session: ServerHttp2Session, stream: Duplex) {
@@ -27,6 +30,9 @@ export class WatchedSession {
   }
 }
 
+/** Longest that a sandbox may leave a PING unanswered, in `ms`: while it waits for answers, and while it does not. */
+const PING_MS = 60_000;
+const IDLE_PING_MS = 5000;
 /** How long a session that is over may take to close its connection, in `ms`. */
 const CLOSE_MS = 2000;
 
@@ -43,21 +49,23 @@ export function startSessionWatch(sessions: ReadonlySet<WatchedSession>, limits:
   return () => clearInterval(timer);
 }
 
-function isOver(watched: WatchedSession, now: number, limits: IdleLimits): boolean {
+function isOver(watched: WatchedSession, now: number, { keepAliveMs, bodyIdleMs }: IdleLimits): boolean {
   const { session, replies } = watched;
-  if (replies.size > 0 && !session.destroyed)
-    return isStuck(watched, now, limits.bodyIdleMs) || isDead(watched, now, limits.bodyIdleMs);
-  if (session.destroyed || session.closed) {
+  if (session.destroyed || (session.closed && replies.size === 0)) {
     // Node waits for the sandbox to close the connection, or to take what was written to it.
     watched.closingSince ??= now;
     return now - watched.closingSince > CLOSE_MS;
   }
-  if (now - watched.idleSince > limits.keepAliveMs) session.close();
-  return false;
+  if (replies.size > 0) {
+    endStuck(watched, now, bodyIdleMs);
+    return isDead(watched, now, Math.min(bodyIdleMs, PING_MS));
+  }
+  if (now - watched.idleSince > keepAliveMs) session.close();
+  return isDead(watched, now, Math.min(keepAliveMs, IDLE_PING_MS));
 }
 
-/** Whether an answer that is whole is not being taken. That ends its stream; the others go on. */
-function isStuck({ replies, tails }: WatchedSession, now: number, bodyIdleMs: number): boolean {
+/** Ends streams whose answer is whole and is not being taken; the others go on. */
+function endStuck({ replies, tails }: WatchedSession, now: number, bodyIdleMs: number): void {
   for (const reply of replies) {
     const left = reply.tail;
     if (left === undefined) continue;
@@ -65,22 +73,25 @@ function isStuck({ replies, tails }: WatchedSession, now: number, bodyIdleMs: nu
     if (tail?.left !== left) tails.set(reply, { left, since: now });
     else if (now - tail.since > bodyIdleMs) reply.abort();
   }
-  return false;
 }
 
 /**
- * Whether a session with streams under way answers no PING. One that Node's parser has ended with a GOAWAY reads no further and tells
- * nobody: its streams would stay for ever.
+ * Whether a session answers no PING. One that Node's parser has ended with a GOAWAY reads no further, not even that its sandbox has
+ * gone, and tells nobody: it would stay for ever, with its streams. What was alive when the last octet had come in is so still.
  */
-function isDead(watched: WatchedSession, now: number, bodyIdleMs: number): boolean {
-  const { session, pingedAt } = watched;
-  if (pingedAt !== undefined) return now - pingedAt > bodyIdleMs;
-  if (session.closed || now - watched.heardAt < bodyIdleMs / 4) return false;
+function isDead(watched: WatchedSession, now: number, mostMs: number): boolean {
+  const { session, stream, pingedAt } = watched;
+  if (pingedAt !== undefined) return now - pingedAt > mostMs;
+  const heard = (stream as { readonly bytesRead?: number }).bytesRead ?? now;
+  const isQuiet = heard === watched.heard && heard !== watched.proven;
+  watched.heard = heard;
+  if (!isQuiet || session.closed) return false;
   watched.pingedAt = now;
   session.ping((error) => {
     if (error !== null) return;
     watched.pingedAt = undefined;
-    watched.heardAt = performance.now();
+    watched.proven = (stream as { readonly bytesRead?: number }).bytesRead ?? 0;
+    watched.heard = watched.proven;
   });
   return false;
 }
