@@ -30,7 +30,7 @@ export interface OnDemandOptions {
 export async function openOnDemand(options: OnDemandOptions): Promise<RecordStore> {
   if (!options.uri.startsWith('file:')) return open(options);
   const path = filePath(options.uri, options.baseDirectory);
-  return existsSync(path) ? open(options) : new StoreToCome(path, () => open(options));
+  return existsSync(path) ? open(options) : new StoreToCome(path, () => open(options), options.log);
 }
 
 async function open({ uri, key, env, baseDirectory, log }: OnDemandOptions): Promise<RecordStore> {
@@ -60,14 +60,16 @@ async function keysOfRotation(path: string): Promise<readonly Buffer[]> {
 class StoreToCome implements RecordStore {
   readonly #path: string;
   readonly #open: () => Promise<RecordStore>;
+  readonly #log: Logger;
   #opening: Promise<RecordStore> | undefined = undefined;
   #store: RecordStore | undefined = undefined;
   #trouble: StoreHealth = { ok: true };
   #closed = false;
 
-  constructor(path: string, open: () => Promise<RecordStore>) {
+  constructor(path: string, open: () => Promise<RecordStore>, log: Logger) {
     this.#path = path;
     this.#open = open;
+    this.#log = log;
   }
 
   async get(kind: RecordKind, id: string): Promise<StoredRecord | undefined> {
@@ -124,6 +126,7 @@ class StoreToCome implements RecordStore {
       (error: unknown) => {
         this.#opening = undefined;
         const why = error instanceof Error ? error.message : 'it cannot be opened';
+        if (this.#trouble.ok) this.#log.warn(why);
         this.#trouble = { ok: false, since: this.#trouble.ok ? Date.now() : this.#trouble.since, why };
         throw error instanceof StoreBroken || error instanceof StoreAway ? error : new StoreAway(`file:${this.#path}`, why);
       },

@@ -98,7 +98,9 @@ export async function openStore(options: StoreOptions): Promise<RecordStore> {
       await store.close();
       throw error;
     }
+    log.warn(error.message);
   }
+  store.begin();
   return store;
 }
 
@@ -116,6 +118,7 @@ class OpenStore implements RecordStore {
   readonly #log: Logger;
   readonly #probe: NodeJS.Timeout;
   #health: StoreHealth = { ok: true };
+  #begun = false;
   #closed = false;
 
   constructor(engine: Engine, keyring: Keyring, log: Logger) {
@@ -124,6 +127,11 @@ class OpenStore implements RecordStore {
     this.#log = log;
     // So that health is known where nobody calls, a lost server is found again, and a rotation is heard of.
     this.#probe = setInterval(() => void this.look().catch(() => undefined), PROBE_MS).unref();
+  }
+
+  /** From here on trouble is news for the log; before, whoever opens it hears of it. */
+  begin(): void {
+    this.#begun = true;
   }
 
   /** One contact with the engine, for its health and its key check. */
@@ -320,7 +328,7 @@ class OpenStore implements RecordStore {
   }
 
   #unwell(why: string): void {
-    if (this.#health.ok && !this.#closed) this.#log.warn(why);
+    if (this.#health.ok && this.#begun && !this.#closed) this.#log.warn(why);
     this.#health = { ok: false, since: this.#health.ok ? Date.now() : this.#health.since, why };
   }
 }

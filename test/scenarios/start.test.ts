@@ -4,6 +4,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import tls from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createLogger } from '../../src/foundation/logger.ts';
+import { openStore } from '../../src/store/record-store.ts';
 import { buildCli, cliFolder, runCli, startCli } from '../support/cli.ts';
 import type { Ended } from '../support/cli.ts';
 import { LOOPBACK } from '../support/house.ts';
@@ -114,7 +116,41 @@ const ROWS: readonly Row[] = [
     code: 1,
     says: [/taken\/token/, /admin\.token/],
   },
+  {
+    name: 'another key than the one that the store is sealed with',
+    config: QUIET,
+    prepare: (folder) => storeUnder(folder, OTHER_KEY),
+    code: 1,
+    says: [/sealed with another key/, /put the right one in the place that store\.key names/],
+  },
+  {
+    name: 'a key of the store that is lost',
+    config: QUIET,
+    prepare: (folder) => storeUnder(folder, undefined),
+    code: 1,
+    says: [/state\/store-key/],
+  },
+  {
+    name: 'a key of the store that is none',
+    config: QUIET,
+    prepare: (folder) => storeUnder(folder, 'marker-secret'),
+    code: 1,
+    says: [/state\/store-key" holds no key of the store/, /openssl rand -base64 32/],
+  },
 ];
+
+const OTHER_KEY = Buffer.alloc(32, 5).toString('base64');
+
+/** A store in its usual place with one record, and beside it a key file that holds `text` in place of the key; `undefined`: none. */
+async function storeUnder(folder: string, text: string | undefined): Promise<void> {
+  const state = join(folder, 'state');
+  const store = await openStore({ uri: `file:${join(state, 'store.json')}`, key: Buffer.alloc(32, 9), log: SILENT });
+  await store.put('credentials', 'kept', { type: 'bearer_token', token: 'marker-secret', status: 'active' }, 'new');
+  await store.close();
+  if (text !== undefined) await writeFile(join(state, 'store-key'), text, { mode: 0o600 });
+}
+
+const SILENT = createLogger({ level: 'error', stream: { write: () => undefined } });
 
 function expectOneLine({ stdout, stderr }: Ended, says: readonly RegExp[]): void {
   expect(stdout).toBe('');
@@ -167,6 +203,35 @@ describe('a start that fails says one line with the remedy', () => {
         .map((line) => line.slice(0, 11)),
     ).toEqual(['sallyport: ', 'sallyport: ']);
     expect(end.code).toBe(78);
+  });
+});
+
+describe('the commands of the store, with another key than the one that it is sealed with,', () => {
+  it.each([
+    { words: ['store', 'status'], says: /sealed with another key than the one that store\.key names; put the right one there/ },
+    { words: ['store', 'rekey'], says: /sealed with another key; put the right one in the place that store\.key names/ },
+  ])('say so in one line and exit 1: $words', async ({ words, says }) => {
+    const made = await cliFolder(QUIET);
+    cleanup.push(made.close);
+    await storeUnder(made.folder, OTHER_KEY);
+    const { code, stdout, stderr } = await runCli([...words, '--config', made.config], { folder: made.folder });
+    expectOneLine({ code, stdout: '', stderr }, [says]);
+    expect(code).toBe(1);
+    expect(stdout + stderr).not.toMatch(new RegExp(`marker-secret|${OTHER_KEY.slice(0, 40)}`));
+    // Of two keys, which one is the right one shows in their ids.
+    const facts = stdout === '' ? {} : (JSON.parse(stdout) as Record<string, unknown>);
+    if (words[1] === 'status') {
+      expect(facts).toMatchObject({ stored: true, records: { credentials: 1 }, unreadable: 0 });
+      expect(facts['key_at_hand']).not.toBe(facts['key_in_use']);
+    }
+    // Nothing was changed: the right key still opens it.
+    const store = await openStore({
+      uri: `file:${join(made.folder, 'state', 'store.json')}`,
+      key: Buffer.alloc(32, 9),
+      log: SILENT,
+    });
+    expect((await store.get('credentials', 'kept'))?.value['token']).toBe('marker-secret');
+    await store.close();
   });
 });
 

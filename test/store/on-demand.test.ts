@@ -12,7 +12,9 @@ import { freePort } from '../support/child-server.ts';
 
 let folder: string;
 let open: RecordStore[];
+let warned: string[];
 beforeEach(async () => {
+  warned = [];
   folder = await mkdtemp(join(tmpdir(), 'on-demand-'));
   open = [];
 });
@@ -24,7 +26,7 @@ afterEach(async () => {
 const KEY = { kind: 'file', path: 'state/key' } as const;
 
 async function start(more: { uri?: string; key?: KeyPlace; env?: NodeJS.ProcessEnv } = {}): Promise<RecordStore> {
-  const log = createLogger({ level: 'error', stream: { write: () => undefined } });
+  const log = createLogger({ level: 'warn', stream: { write: (line) => warned.push(line) } });
   const store = await openOnDemand({ uri: 'file:state/store', key: KEY, env: {}, baseDirectory: folder, log, ...more });
   open.push(store);
   return store;
@@ -51,11 +53,14 @@ describe('a store in a file that is not there', () => {
     expect(await other.get('credentials', 'a')).toMatchObject({ value: { n: 1 } });
   });
 
-  it('says that it is away where it cannot be made, and is tried again', async () => {
+  it('says that it is away where it cannot be made, once in the log, and is tried again', async () => {
     await writeFile(join(folder, 'state'), 'a file in the place of the folder');
     const store = await start();
-    await expect(store.put('credentials', 'a', {}, 'new')).rejects.toMatchObject({ name: 'StoreAway' });
+    for (let attempt = 0; attempt < 2; attempt += 1) {
+      await expect(store.put('credentials', 'a', {}, 'new')).rejects.toMatchObject({ name: 'StoreAway' });
+    }
     expect(store.health()).toMatchObject({ ok: false });
+    expect(warned).toEqual([expect.stringContaining(join(folder, 'state'))]);
     await rm(join(folder, 'state'));
     await store.put('credentials', 'a', {}, 'new');
     expect(store.health()).toEqual({ ok: true });
@@ -76,9 +81,10 @@ describe('a store in a file that is there', () => {
     await store.close();
   });
 
-  it('does not start with another key', async () => {
+  it('does not start with another key, and leaves saying so to whoever starts it', async () => {
     await writeFile(join(folder, 'other'), Buffer.alloc(32, 7).toString('base64'), { mode: 0o600 });
     await expect(start({ key: { kind: 'file', path: 'other' } })).rejects.toThrow(/sealed with another key/);
+    expect(warned).toEqual([]);
   });
 
   it('does not start without its key, nor make another one', async () => {
@@ -93,7 +99,7 @@ describe('a store in a file that is there', () => {
 });
 
 describe('a store on a server', () => {
-  it('that is away is waited for, and its health says so', async () => {
+  it('that is away is waited for, and its health and one line in the log say so', async () => {
     const key = Buffer.alloc(32, 1).toString('base64');
     const store = await start({
       uri: `redis://127.0.0.1:${await freePort()}`,
@@ -102,5 +108,6 @@ describe('a store on a server', () => {
     });
     expect(store.health()).toMatchObject({ ok: false, why: expect.stringContaining('is away') as string });
     await expect(store.get('credentials', 'a')).rejects.toMatchObject({ name: 'StoreAway' });
+    expect(warned).toEqual([expect.stringContaining('is away')]);
   });
 });
