@@ -84,6 +84,9 @@ export async function startHouse(config: object, options: HouseOptions = {}): Pr
       outcomes.push(outcome);
       for (const look of waiting) look();
     },
+  }).catch(async (error: unknown) => {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
   });
   return {
     app,
