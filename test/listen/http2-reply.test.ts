@@ -1,6 +1,7 @@
 // A reply over HTTP/2, as a sandbox's client sees it: real sessions on a real port, the test in the place of the journey.
 import { once } from 'node:events';
-import type { ClientHttp2Session } from 'node:http2';
+import http2 from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ReplyListener, ReplyPort } from '../../src/exchange/reply-port.ts';
 import type { ExchangeArrival, UpgradeArrival } from '../../src/exchange/stages.ts';
@@ -27,13 +28,13 @@ const GET = { ':path': '/', ':authority': 'api.test' };
 const POST = { ...GET, ':method': 'POST' };
 
 /** A listener that notes what it hears. */
-function noting(): ReplyListener & { readonly heard: string[]; readonly gone_: Promise<void> } {
+function noting(): ReplyListener & { readonly heard: string[]; readonly left: Promise<void> } {
   const heard: string[] = [];
   let left: () => void;
   const gone = new Promise<void>((resolve) => (left = resolve));
   return {
     heard,
-    gone_: gone,
+    left: gone,
     drained: () => void heard.push('drained'),
     gone: () => {
       heard.push('gone');
@@ -125,7 +126,6 @@ describe('a head', () => {
       reply.end();
     };
     session.destroy();
-    const http2 = await import('node:http2');
     session = http2.connect(`http://127.0.0.1:${rig.port}`, { settings: { maxHeaderListSize: 200_000 } });
     const got = await exchange(session, GET);
     expect([got.status, got.headers['x-c']]).toEqual([200, 'c'.repeat(40_000)]);
@@ -326,7 +326,7 @@ describe('a cut', () => {
 });
 
 describe('a sandbox that leaves', () => {
-  const leavings: { name: string; leave: (stream: import('node:http2').ClientHttp2Stream) => void }[] = [
+  const leavings: { name: string; leave: (stream: ClientHttp2Stream) => void }[] = [
     { name: 'resets its stream', leave: (stream) => stream.close(8) },
     { name: 'resets its stream as if nothing were wrong', leave: (stream) => stream.close(0) },
     { name: 'breaks its connection', leave: () => session.destroy() },
@@ -345,7 +345,7 @@ describe('a sandbox that leaves', () => {
     stream.on('error', () => undefined);
     await once(stream, 'data');
     leave(stream);
-    await listener.gone_;
+    await listener.left;
     expect(listener.heard).toEqual(['gone']);
     expect(reply?.closed).toBe(true);
     reply?.interim(103, []);
@@ -371,7 +371,7 @@ describe('a sandbox that leaves', () => {
       stream.on('error', () => undefined);
       await arrived;
       leave(stream);
-      await listener.gone_;
+      await listener.left;
       expect(listener.heard).toEqual(['gone']);
     }
   });

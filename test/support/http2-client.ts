@@ -23,7 +23,10 @@ export interface StreamAnswer {
 
 /** Speaks HTTP/2 on a stream that stands already. Errors of the session end its streams and are no error of the test. */
 export function speakHttp2(stream: Duplex, authority: string, scheme = 'https'): ClientHttp2Session {
-  const session = http2.connect(`${scheme}://${authority}`, { createConnection: () => stream });
+  const session = http2.connect(`${scheme}://${authority}`, {
+    createConnection: () => stream,
+    maxSendHeaderBlockLength: 1_000_000,
+  });
   session.on('error', () => undefined);
   // Connections of these tests may stay half open, of which HTTP/2 knows nothing.
   stream.once('end', () => stream.destroy());
@@ -65,7 +68,7 @@ export function answerOf(stream: ClientHttp2Stream): Promise<StreamAnswer> {
     stream.on('error', () => undefined);
     stream.on('close', () => {
       const body = Buffer.concat(chunks).toString('latin1');
-      resolve({ status: Number(headers[':status'] ?? 0), headers, raw, hints, body, trailers, reset: stream.rstCode ?? 0 });
+      resolve({ status: Number(headers[':status'] ?? 0), headers, raw, hints, body, trailers, reset: stream.rstCode });
     });
   });
 }
