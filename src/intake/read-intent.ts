@@ -148,7 +148,7 @@ function defaultPort(scheme: Scheme): number {
 function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
   const hosts = fieldValues(arrival.fields, 'host');
   if (hosts.length !== 1) {
-    if (hosts.length === 0 && (arrival.protocol === 'h2' || arrival.version === '1.0')) return undefined;
+    if (hosts.length === 0 && (arrival.version === '2.0' || arrival.version === '1.0')) return undefined;
     return malformed(hosts.length === 0 ? 'the Host field is missing' : 'more than one Host field');
   }
   const scheme = target.scheme ?? (target.authority.port === 80 ? 'http' : 'https');

@@ -234,6 +234,13 @@ describe('Host where it may be missing', () => {
       'https allowed.test:443 /',
     );
   });
+
+  it('in a WebSocket over h2 too', () => {
+    const pseudo = { scheme: 'https', authority: 'allowed.test' };
+    expect(says(upgradeArrival({ version: '2.0', target: '/chat', pseudo, ceiling: TUNNEL, fields: [] }))).toBe(
+      'https allowed.test:443 /chat',
+    );
+  });
 });
 
 describe('dot segments', () => {
