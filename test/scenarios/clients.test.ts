@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { env } from '../../src/commands/env.ts';
 import { capture, json } from '../commands/rig.ts';
+import { CLIENT_ROWS } from '../support/client-table.ts';
 import { RUNNABLES } from '../support/clients.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
@@ -15,6 +16,8 @@ import { openSites } from '../support/package-sites.ts';
 import type { Sites } from '../support/package-sites.ts';
 import { hearsOf, missingFor, printsOf, runClient } from '../support/run-client.ts';
 import type { Errand, Runnable } from '../support/run-client.ts';
+
+const runnables: Readonly<Record<string, readonly Runnable[]>> = RUNNABLES;
 
 /** Has what a URL and a shell read in their own ways. */
 const TOKEN = 'a-token:with/what%needs@care$';
@@ -71,12 +74,24 @@ function errand(host: string, { variables }: Place): Omit<Errand, 'folder'> {
   return { base: `https://${host}:${sites.port}`, grpc: `${host}:${sites.grpcPort}`, variables };
 }
 
-const clients: readonly Runnable[] = Object.values(RUNNABLES).flat();
+const clients = CLIENT_ROWS.flatMap(({ tool, variables }) =>
+  (runnables[tool] ?? []).map((client) => ({ client, only: variables, missing: missingFor(client) })),
+);
 
 describe('by the variables alone', () => {
-  for (const client of clients) {
-    const missing = missingFor(client);
+  for (const { client, only, missing } of clients) {
     const title = missing === undefined ? client.title : `${client.title} (skipped: ${missing})`;
+    it.skipIf(missing !== undefined)(
+      `reads what the table of clients says: ${title}`,
+      async () => {
+        const place = client.bearsNoToken === true ? places.address : places.token;
+        const served = await runClient(client, { ...errand('allowed.test', place), only, folder });
+        expect(served, served.stdout + served.stderr).toMatchObject({ code: 0 });
+        expect(served.stdout).toContain(printsOf(client));
+      },
+      90_000,
+    );
+
     it.skipIf(missing !== undefined)(
       `goes through the door, and hears its refusal: ${title}`,
       async () => {

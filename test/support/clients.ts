@@ -17,7 +17,7 @@ import java.net.http.*;
 
 public class Fetch {
   public static void main(String[] words) throws Exception {
-    String given = System.getenv("HTTPS_PROXY");
+    String given = System.getenv("PROXY");
     String[] userinfo = URI.create(given).getRawUserInfo().split(":");
     Authenticator.setDefault(new Authenticator() {
       protected PasswordAuthentication getPasswordAuthentication() {
@@ -198,7 +198,11 @@ console.log(await body.text());`,
     {
       title: "Java's HttpURLConnection and HttpClient",
       commands: ['java', 'javac'],
-      call: ({ base }) => ({ script: `java Fetch.java ${base}/hello`, files: { 'Fetch.java': JAVA } }),
+      call: ({ base, variables }) => ({
+        script: `java Fetch.java ${base}/hello`,
+        env: { PROXY: variables['HTTPS_PROXY'] ?? '' },
+        files: { 'Fetch.java': JAVA },
+      }),
     },
   ],
   Ruby: [
@@ -269,10 +273,11 @@ client.makeUnaryRequest('/outside.Greeter/Greet', same, same, Buffer.from('greet
       title: 'Chromium',
       commands: ['chromium', 'certutil'],
       // What `sallyport ca` says, in a home that has no database yet.
-      call: ({ base }) => ({
+      call: ({ base, variables }) => ({
         script: `mkdir -p .pki/nssdb && certutil -d sql:$HOME/.pki/nssdb -N --empty-password &&
-certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n sallyport -i "$NODE_EXTRA_CA_CERTS" &&
+certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n sallyport -i "$CA" &&
 chromium --headless --no-sandbox --disable-gpu --disable-background-networking --user-data-dir=$HOME/profile --dump-dom ${base}/hello`,
+        env: { CA: variables['NODE_EXTRA_CA_CERTS'] ?? '' },
       }),
       hears: /ERR_TUNNEL_CONNECTION_FAILED/,
       bearsNoToken: true,

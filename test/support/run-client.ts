@@ -15,6 +15,8 @@ export interface Errand {
   readonly folder: string;
   /** Variables of the sandbox */
   readonly variables: Readonly<Record<string, string>>;
+  /** Names of those that it is run with; left out, all of them */
+  readonly only?: readonly string[];
 }
 
 /** How a client is run: words of a command, or lines for bash. */
@@ -79,7 +81,9 @@ export async function runClient(runnable: Runnable, errand: Errand, until?: Prom
     await mkdir(dirname(join(errand.folder, path)), { recursive: true });
     await writeFile(join(errand.folder, path), text);
   }
-  const surroundings = { PATH: process.env['PATH'] ?? '', HOME: errand.folder, LANG: 'C.UTF-8', ...errand.variables, ...env };
+  const { only = Object.keys(errand.variables) } = errand;
+  const variables = Object.fromEntries(Object.entries(errand.variables).filter(([name]) => only.includes(name)));
+  const surroundings = { PATH: process.env['PATH'] ?? '', HOME: errand.folder, LANG: 'C.UTF-8', ...variables, ...env };
   const child = spawn('bash', ['--norc', '-c', script], { cwd: errand.folder, env: surroundings, detached: true });
   const kill = (): void => {
     if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL');
