@@ -4,7 +4,7 @@
 // Nothing is decided here, and there is no second road.
 import { Fault, isRefusal, Refusal, toVerdict } from './exchange/codes.ts';
 import type { Snapshot, Limits } from './exchange/snapshot.ts';
-import type { Arrival, Dispatch, Intent, Permit, Route, Sandbox } from './exchange/stages.ts';
+import type { Arrival, Dispatch, Intent, Permit, Route, Sandbox, TunnelArrival } from './exchange/stages.ts';
 import { Trace } from './exchange/trace.ts';
 import type { Decision, Outcome } from './exchange/trace.ts';
 
@@ -31,6 +31,7 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     let verdict: Refusal | Fault | undefined;
     try {
       verdict = await journey(arrival, steps.snapshot(), trace);
+      if (verdict instanceof Refusal && arrival.purpose === 'tunnel') trace.carried = await told(arrival, trace);
     } catch (thrown) {
       verdict = toVerdict(thrown);
     }
@@ -51,19 +52,29 @@ export function createEgress(steps: Steps): (arrival: Arrival) => Promise<void> 
     const permit = steps.decide(intent, sandbox);
     if (isRefusal(permit)) return permit;
     trace.permit = permit;
+    if (arrival.purpose === 'lookup') {
+      arrival.answer();
+      return undefined;
+    }
     const isTunnel = arrival.purpose === 'tunnel';
     // A name is resolved once, for the request inside; an address needs no resolver, so a CONNECT to one inside the walls ends here.
-    if (isTunnel && !intent.authority.address) return live(await arrival.open(permit.rule.passthrough), trace);
+    if (isTunnel && !intent.authority.address) return live(await arrival.open(intent.authority, permit.rule.passthrough), trace);
     const found = steps.findRoute(permit, trace, limits.dnsMs);
     const route = found instanceof Promise ? await found : found;
     if (isRefusal(route)) return route;
-    if (isTunnel) return live(await arrival.open(permit.rule.passthrough), trace);
+    if (isTunnel) return live(await arrival.open(intent.authority, permit.rule.passthrough), trace);
     const attached = steps.attachCredentials(route, snapshot.credentials);
     const dispatch = attached instanceof Promise ? await attached : attached;
     if (isRefusal(dispatch)) return dispatch;
     trace.credentials = dispatch.credentials;
     return await steps.send(dispatch, trace, limits);
   }
+}
+
+/** How many requests heard the refusal of their tunnel, each in an exchange of its own; see TunnelArrival. */
+async function told(arrival: TunnelArrival, { intent }: Trace): Promise<number> {
+  if (intent === undefined || arrival.tell === undefined) return 0;
+  return (await arrival.tell(intent.authority)).carried;
 }
 
 /** What was carried in a tunnel has its own lines in the ledger; a tunnel that carried nothing has this one. */

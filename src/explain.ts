@@ -216,6 +216,7 @@ const IMAGINED = {
   version: '1.1',
   trouble: undefined,
   ceiling: undefined,
+  origin: undefined,
   client: '',
   reply: NO_REPLY,
 } as const;

@@ -159,7 +159,7 @@ class House {
       target: request.url ?? '',
       trouble: tunnelTrouble(socket, base.ceiling),
       reply: new ConnectReply(request, socket),
-      open: (passthrough) => this.#open(connect, passthrough),
+      open: (_authority, passthrough) => this.#open(connect, passthrough),
     };
     this.#run(arrival, once(arrival), () => Promise.reject(new Error('internal error: a CONNECT is not sent anywhere')));
   }
@@ -255,6 +255,7 @@ class House {
       fields: request.rawHeaders,
       version: request.httpVersion,
       ceiling: tunnel === undefined ? undefined : { ...tunnel.ceiling, scheme },
+      origin: undefined,
       client: tunnel?.client ?? socket.remoteAddress ?? '',
     };
   }

@@ -13,7 +13,7 @@ import type { Policy, Rule } from './rule.ts';
 export type Door = 'proxy' | 'tunnel' | 'transparent';
 
 /** What is spoken with the sandbox; also a metric label. */
-export type Protocol = 'http/1.1' | 'h2' | 'websocket' | 'passthrough';
+export type Protocol = 'http/1.1' | 'h2' | 'websocket' | 'passthrough' | 'dns';
 
 /** Scheme of the target. */
 export type Scheme = 'http' | 'https';
@@ -27,6 +27,15 @@ export interface Ceiling {
   readonly authority: Authority;
   /** The Proxy-Authorization of the CONNECT */
   readonly identity: string | undefined;
+}
+
+/** What a transparent door knows of where a connection was going before it was led here. */
+export interface Origin {
+  readonly scheme: Scheme;
+  /** The port that the sandbox dialled */
+  readonly port: number;
+  /** The address that it dialled; `undefined` where a redirect has hidden it */
+  readonly address: Host | undefined;
 }
 
 /** What an HTTP/2 request says outside its fields and its method and path (RFC 9113 section 8.3.1), as it stood on the wire. */
@@ -44,7 +53,10 @@ interface ArrivalBase {
   readonly door: Door;
   readonly protocol: Protocol;
   readonly method: string;
-  /** The request target as it stood on the wire; of HTTP/2 its `:path`, or the `:authority` of a CONNECT */
+  /**
+   * The request target as it stood on the wire; of HTTP/2 its `:path`, or the `:authority` of a CONNECT; of TLS at a transparent door the
+   * name in its ClientHello, or nothing; of a lookup the name
+   */
   readonly target: string;
   /** Of an HTTP/2 request that is no CONNECT; `undefined` everywhere else */
   readonly pseudo: PseudoFields | undefined;
@@ -55,6 +67,8 @@ interface ArrivalBase {
   /** Set where the door's parser has already found the request malformed, too large or too slow */
   readonly trouble: Refusal | undefined;
   readonly ceiling: Ceiling | undefined;
+  /** Set by a transparent door, of what is not inside a ceiling yet */
+  readonly origin: Origin | undefined;
   /** Address of the sandbox's end of the connection */
   readonly client: string;
   readonly reply: ReplyPort;
@@ -75,10 +89,25 @@ export interface UpgradeArrival extends ArrivalBase {
   readonly purpose: 'upgrade';
 }
 
-/** A CONNECT. `open` answers 200 and lets the tunnel live; it resolves when the tunnel has ended. */
+/**
+ * A CONNECT, or TLS at a transparent door. `open` answers and lets the tunnel to `authority`, which was judged, live; it resolves when
+ * the tunnel has ended.
+ */
 export interface TunnelArrival extends ArrivalBase {
   readonly purpose: 'tunnel';
-  open(passthrough: boolean): Promise<TunnelEnd>;
+  open(authority: Authority, passthrough: boolean): Promise<TunnelEnd>;
+  /**
+   * Of a door that has no words for a refusal before TLS stands: lets the requests inside be refused one by one, in words that their
+   * client can read. Nothing passes, because each of them is judged as the tunnel was.
+   */
+  tell?(authority: Authority): Promise<TunnelEnd>;
+}
+
+/** A question for a name, at the DNS door. It is answered with the door's own address, or declined; nobody else is asked. */
+export interface LookupArrival extends ArrivalBase {
+  readonly purpose: 'lookup';
+  answer(): void;
+  decline(code: Code): void;
 }
 
 /** The bytes of a tunnel that is not inspected. */
@@ -88,7 +117,7 @@ export interface PassthroughArrival extends ArrivalBase {
 }
 
 /** Anything that came through a door. */
-export type Arrival = ExchangeArrival | UpgradeArrival | TunnelArrival | PassthroughArrival;
+export type Arrival = ExchangeArrival | UpgradeArrival | TunnelArrival | PassthroughArrival | LookupArrival;
 
 /** How a tunnel ended: how many exchanges it carried, and why it was cut if it was. */
 export interface TunnelEnd {

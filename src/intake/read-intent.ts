@@ -1,12 +1,12 @@
 // The reading desk: Arrival in, Intent or Refusal out. One authority, one path, one reading of the framing. Pure.
 // Node's parser (llhttp, strict) has refused most malformed framing before; what it leaves open is refused here.
 // It must never take the authority from Host where the tunnel or the target names one, and never repair a target.
-import { formatAuthority, parseAuthority, sameAuthority } from '../exchange/authority.ts';
+import { formatAuthority, isAddress, parseAuthority, parseHost, sameAuthority } from '../exchange/authority.ts';
 import type { Authority } from '../exchange/authority.ts';
 import { isRefusal, Refusal } from '../exchange/codes.ts';
 import { fieldValues, isFieldName, listMembers } from '../exchange/header-fields.ts';
 import { makeIntent } from '../exchange/stages.ts';
-import type { Arrival, Intent, PseudoFields, Scheme } from '../exchange/stages.ts';
+import type { Arrival, Intent, Origin, PseudoFields, Scheme } from '../exchange/stages.ts';
 import type { Limits } from '../exchange/snapshot.ts';
 
 /** What the request line says, before Host has been heard. */
@@ -22,6 +22,7 @@ export function readIntent<A extends Arrival>(arrival: A, limits: Limits): Inten
   const early = arrival.trouble ?? overLimit(arrival, limits);
   if (early !== undefined) return early;
   if (arrival.purpose === 'passthrough') return readPassthrough(arrival);
+  if (arrival.purpose === 'lookup') return readLookup(arrival);
   const target = readTarget(arrival);
   if (isRefusal(target)) return target;
   const trouble =
@@ -34,9 +35,14 @@ export function readIntent<A extends Arrival>(arrival: A, limits: Limits): Inten
   const identities = fieldValues(arrival.fields, 'proxy-authorization');
   if (identities.length > 1) return malformed('more than one Proxy-Authorization field');
   // Inside a tunnel whoever opened it is asking; the field would be another proxy's, further on.
-  const identity = arrival.ceiling === undefined ? identities[0] : arrival.ceiling.identity;
+  const identity = isForUs(arrival) ? identities[0] : arrival.ceiling?.identity;
   const { scheme, authority, path, query } = target;
   return makeIntent({ arrival, scheme, authority, path, query, identity });
+}
+
+/** Whether the sandbox knows that it speaks to a proxy, whose fields are then its own. */
+function isForUs({ ceiling, origin }: Arrival): boolean {
+  return ceiling === undefined && origin === undefined;
 }
 
 function malformed(detail: string): Refusal {
@@ -58,18 +64,34 @@ function readPassthrough<A extends Arrival>(arrival: A): Intent<A> | Refusal {
   return makeIntent({ arrival, scheme: 'https', authority, path: '', query: '', identity });
 }
 
+/** A name is looked up before anyone knows what it will be used for: TLS, as nearly everything. */
+function readLookup<A extends Arrival>(arrival: A): Intent<A> | Refusal {
+  const host = parseHost(arrival.target);
+  if (host === undefined || isAddress(host)) return malformed('this is not a name of a host');
+  const authority = { host, port: 443, address: false };
+  return makeIntent({ arrival, scheme: undefined, authority, path: '', query: '', identity: undefined });
+}
+
 function readTarget(arrival: Arrival): Target | Refusal {
-  const { target, ceiling, pseudo } = arrival;
-  if (arrival.purpose === 'tunnel')
+  const { target, ceiling, pseudo, origin } = arrival;
+  if (arrival.purpose === 'tunnel') {
+    if (origin !== undefined) return readOpened(target, origin);
     return ceiling === undefined ? readAuthorityForm(target) : malformed('CONNECT inside a tunnel');
+  }
   if (pseudo !== undefined) return readPseudo(arrival, pseudo);
   if (target === '*') return malformed('the asterisk-form has no host to judge');
   if (target.startsWith('/')) {
-    if (ceiling === undefined) return malformed('this is a proxy: send an absolute target such as http://host/path, or CONNECT');
-    return splitPath(target, ceiling.scheme, ceiling.authority);
+    if (ceiling !== undefined) return splitPath(target, ceiling.scheme, ceiling.authority);
+    if (origin === undefined) return malformed('this is a proxy: send an absolute target such as http://host/path, or CONNECT');
+    const authority = readLed(fieldValues(arrival.fields, 'host')[0], origin);
+    return isRefusal(authority) ? authority : splitPath(target, origin.scheme, authority);
   }
   const absolute = readAbsoluteForm(target);
-  if (isRefusal(absolute) || ceiling === undefined) return absolute;
+  if (isRefusal(absolute)) return absolute;
+  if (origin !== undefined && absolute.scheme !== origin.scheme) return ledAway('the request target');
+  const ends = origin === undefined ? absolute.authority : whereTo(absolute.authority, origin);
+  if (isRefusal(ends)) return ends;
+  if (ceiling === undefined) return absolute;
   if (absolute.scheme !== ceiling.scheme || !sameAuthority(absolute.authority, ceiling.authority)) {
     return new Refusal('host_mismatch', 'the request target leads out of its tunnel');
   }
@@ -80,11 +102,15 @@ function readTarget(arrival: Arrival): Target | Refusal {
  * HTTP/2 (RFC 9113 section 8.3.1): `:authority`, or Host where a client that speaks for HTTP/1.1 left it out, and inside a tunnel the
  * tunnel's own authority, which the others must be.
  */
-function readPseudo({ target, ceiling, fields }: Arrival, pseudo: PseudoFields): Target | Refusal {
+function readPseudo({ target, ceiling, origin, fields }: Arrival, pseudo: PseudoFields): Target | Refusal {
   const scheme = pseudo.scheme.toLowerCase();
   if (scheme !== 'https' && scheme !== 'http') return malformed('the :scheme is http or https');
   if (!target.startsWith('/')) return malformed('the :path is a path, beginning with a slash');
   const text = pseudo.authority ?? fieldValues(fields, 'host')[0];
+  if (origin !== undefined) {
+    const led = scheme === origin.scheme ? readLed(text, origin) : ledAway('the :scheme');
+    return isRefusal(led) ? led : splitPath(target, scheme, led);
+  }
   if (text === undefined && ceiling === undefined) return malformed('the request has neither :authority nor Host');
   const authority = text === undefined ? ceiling?.authority : parseAuthority(text, defaultPort(scheme));
   if (authority === undefined) return malformed('the :authority holds no valid host');
@@ -92,6 +118,39 @@ function readPseudo({ target, ceiling, fields }: Arrival, pseudo: PseudoFields):
     return new Refusal('host_mismatch', 'the :scheme and :authority lead out of their tunnel');
   }
   return splitPath(target, scheme, authority);
+}
+
+/** TLS at a transparent door: the name that its ClientHello asks for, which has no port, or none. */
+function readOpened(name: string, origin: Origin): Target | Refusal {
+  const host = parseHost(name);
+  if (name !== '' && (host === undefined || name.startsWith('['))) return malformed('the ClientHello names no valid host');
+  const named = host === undefined ? undefined : { host, port: origin.port, address: isAddress(host) };
+  const authority = whereTo(named, origin);
+  return isRefusal(authority) ? authority : { scheme: undefined, authority, path: '', query: '' };
+}
+
+/** A Host field or `:authority` at a transparent door. */
+function readLed(text: string | undefined, origin: Origin): Authority | Refusal {
+  const named = text === undefined ? undefined : parseAuthority(text, defaultPort(origin.scheme));
+  if (text !== undefined && named === undefined) return malformed('the Host field holds no valid host');
+  return whereTo(named, origin);
+}
+
+/**
+ * Where a connection that was led here was going: to the host that it names, at the port that it dialled. An address has to be the one
+ * that it dialled, and where no host is named that address is all there is; where a redirect has hidden it there is nothing to judge.
+ */
+function whereTo(named: Authority | undefined, { port, address }: Origin): Authority | Refusal {
+  if (named === undefined) {
+    if (address === undefined) return malformed('no host is named, and the address that was dialled is not known here');
+    return { host: address, port, address: true };
+  }
+  if (named.port !== port || (named.address && named.host !== address)) return ledAway('the host in the request');
+  return named;
+}
+
+function ledAway(what: string): Refusal {
+  return new Refusal('host_mismatch', `${what} leads elsewhere than the connection that was led here`);
 }
 
 function readAuthorityForm(target: string): Target | Refusal {
@@ -148,7 +207,7 @@ function defaultPort(scheme: Scheme): number {
 function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
   const hosts = fieldValues(arrival.fields, 'host');
   if (hosts.length !== 1) {
-    if (hosts.length === 0 && (arrival.version === '2.0' || arrival.version === '1.0')) return undefined;
+    if (hosts.length === 0 && mayLackHost(arrival)) return undefined;
     return malformed(hosts.length === 0 ? 'the Host field is missing' : 'more than one Host field');
   }
   const scheme = target.scheme ?? (target.authority.port === 80 ? 'http' : 'https');
@@ -162,6 +221,11 @@ function hostTrouble(arrival: Arrival, target: Target): Refusal | undefined {
     'host_mismatch',
     `the Host field and the request disagree about the host: expected ${formatAuthority(target.authority)}`,
   );
+}
+
+/** HTTP/1.0 and HTTP/2 may, and TLS that was led here has no fields at all. */
+function mayLackHost({ version, purpose, origin }: Arrival): boolean {
+  return version === '2.0' || version === '1.0' || (purpose === 'tunnel' && origin !== undefined);
 }
 
 /** Whether the text is the authority in one of its two canonical spellings; nearly every Host is, and need not be parsed. */

@@ -4,6 +4,7 @@ import { createServer, IncomingMessage, ServerResponse } from 'node:http';
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Authority } from '../exchange/authority.ts';
 import { Refusal } from '../exchange/codes.ts';
 import { fieldValue, listMembers } from '../exchange/header-fields.ts';
 import type { HeaderFields } from '../exchange/header-fields.ts';
@@ -105,7 +106,7 @@ export class Http1Door {
         purpose: 'exchange',
         requestId: this.#newId(),
         arrivedAt: performance.now(),
-        door: tunnel === undefined ? 'proxy' : 'tunnel',
+        door: tunnel?.door ?? 'proxy',
         protocol: 'http/1.1',
         method: request.method ?? '',
         target: request.url ?? '',
@@ -114,6 +115,7 @@ export class Http1Door {
         version: request.httpVersion,
         trouble: reply.trouble,
         ceiling: tunnel?.ceiling,
+        origin: tunnel?.origin,
         client: tunnel?.client ?? socket.remoteAddress ?? '',
         reply,
         body: announced.body ? request : undefined,
@@ -175,11 +177,11 @@ export class Http1Door {
   #connect(request: IncomingMessage, socket: Socket, head: Buffer): void {
     if (this.#cutIfBusy(socket)) return;
     const reply = detachedReply(request, socket);
-    const open = (passthrough: boolean): Promise<TunnelEnd> => {
+    const open = (authority: Authority, passthrough: boolean): Promise<TunnelEnd> => {
       reply.accept();
       if (head.length > 0) socket.unshift(head);
-      const { url: target = '', rawHeaders: fields } = request;
-      return this.#options.tunnels.run(socket, { target, fields, client: socket.remoteAddress ?? '', passthrough });
+      const identity = fieldValue(request.rawHeaders, 'proxy-authorization');
+      return this.#options.tunnels.run(socket, { authority, identity, client: socket.remoteAddress ?? '', passthrough });
     };
     const trouble =
       this.#options.tunnels.of(socket) !== undefined ? new Refusal('bad_request', 'CONNECT inside a tunnel') : undefined;
@@ -193,7 +195,7 @@ export class Http1Door {
     return {
       requestId: this.#newId(),
       arrivedAt: performance.now(),
-      door: tunnel === undefined ? ('proxy' as const) : ('tunnel' as const),
+      door: tunnel?.door ?? ('proxy' as const),
       method: request.method ?? '',
       target: request.url ?? '',
       pseudo: undefined,
@@ -201,6 +203,7 @@ export class Http1Door {
       version: request.httpVersion,
       trouble: undefined as Refusal | undefined,
       ceiling: tunnel?.ceiling,
+      origin: tunnel?.origin,
       client: tunnel?.client ?? request.socket.remoteAddress ?? '',
     };
   }

@@ -25,9 +25,9 @@ export interface Http2DoorOptions {
   readonly limits: () => Limits;
 }
 
-/** PING frames between two looks; a SETTINGS frame counts for more, because it costs more. */
-const MOST_QUESTIONS = 10_000;
-const SETTINGS_COST = 100;
+/** PING frames between two looks, far above what a client that measures its way sends; a SETTINGS frame counts for many. */
+const MOST_QUESTIONS = 100_000;
+const SETTINGS_COST = 1000;
 
 /** The door. It listens nowhere: it is given what comes from the proxy port and out of tunnels. */
 export class Http2Door {
@@ -148,9 +148,10 @@ export class Http2Door {
       purpose: 'tunnel',
       protocol: 'h2',
       reply,
-      open: (passthrough) => {
+      open: (authority, passthrough) => {
         reply.accept();
-        return tunnels.run(stream, { target, fields: head.fields, client, passthrough });
+        const identity = fieldValue(head.fields, 'proxy-authorization');
+        return tunnels.run(stream, { authority, identity, client, passthrough });
       },
     });
   }
@@ -159,7 +160,7 @@ export class Http2Door {
     return {
       requestId: this.#newId(),
       arrivedAt: performance.now(),
-      door: tunnel === undefined ? ('proxy' as const) : ('tunnel' as const),
+      door: tunnel?.door ?? ('proxy' as const),
       method: head.method,
       target: head.path,
       pseudo: { scheme: head.scheme, authority: head.authority },
@@ -167,6 +168,7 @@ export class Http2Door {
       version: '2.0',
       trouble: head.bytes > this.#options.limits().headerBytes ? TOO_LARGE : undefined,
       ceiling: tunnel?.ceiling,
+      origin: tunnel?.origin,
       client,
     };
   }

@@ -23,6 +23,8 @@ export interface Http2ReplyOptions {
   readonly over: (reply: Http2Reply) => void;
 }
 
+/** How long the reset of a cut stream may take to go out, in `ms`. */
+const CUT_MS = 2000;
 /** Most 1xx answers to one request; nothing else bounds them. */
 const MOST_HINTS = 100;
 
@@ -120,7 +122,11 @@ export class Http2Reply implements ReplyPort {
   abort(): void {
     if (this.#cut || this.#stream.destroyed) return;
     this.#cut = true;
-    this.#stream.close(this.#switched ? NGHTTP2_CONNECT_ERROR : NGHTTP2_INTERNAL_ERROR);
+    const stream = this.#stream;
+    stream.close(this.#switched ? NGHTTP2_CONNECT_ERROR : NGHTTP2_INTERNAL_ERROR);
+    // On a connection that nobody reads from it would not, and the stream would stay.
+    const timer = setTimeout(() => stream.destroy(), CUT_MS).unref();
+    stream.once('close', () => clearTimeout(timer));
   }
 
   /** Octets of an answer that has been handed over whole, and that the sandbox has not taken; `undefined` before. */

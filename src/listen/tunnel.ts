@@ -6,14 +6,17 @@ import type { SecureContext } from 'node:tls';
 import { parseHost } from '../exchange/authority.ts';
 import type { Host } from '../exchange/authority.ts';
 import { Fault, Refusal } from '../exchange/codes.ts';
-import type { Ceiling, Scheme, TunnelEnd } from '../exchange/stages.ts';
+import type { Ceiling, Door, Origin, Scheme, TunnelEnd } from '../exchange/stages.ts';
 import type { ServerName } from './client-hello.ts';
 import { readOpening } from './opening.ts';
 import type { Opening } from './opening.ts';
 
-/** A tunnel that has been let through, while it lives. */
+/** What the requests of one stream have in common: a tunnel that has been let through, or a connection at a transparent door. */
 export interface Tunnel {
-  readonly ceiling: Ceiling;
+  readonly door: Door;
+  /** `undefined` at a transparent door, where each request names its host itself */
+  readonly ceiling: Ceiling | undefined;
+  readonly origin: Origin | undefined;
   readonly client: string;
   /** Exchanges that came out of it so far */
   carried: number;
@@ -38,7 +41,7 @@ export interface TunnelOptions {
 const UNRECOGNIZED_NAME = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x70]);
 
 /** A ceiling whose scheme is not known before the tunnel has opened. */
-export type Opened = Omit<Ceiling, 'scheme'> & { readonly client: string; readonly passthrough: boolean };
+export type Opened = Omit<Ceiling, 'scheme'> & { readonly door: Door; readonly client: string; readonly passthrough: boolean };
 
 /** Lives through a tunnel whose 200 has been sent. Resolves when its stream has closed. Never rejects. */
 export async function runTunnel(stream: Duplex, opened: Opened, options: TunnelOptions): Promise<TunnelEnd> {
@@ -57,7 +60,9 @@ export async function runTunnel(stream: Duplex, opened: Opened, options: TunnelO
   );
   const opening = await readOpening(stream);
   clearTimeout(slow);
-  const tunnel: Tunnel = { ceiling: ceilingOf(opened, opening), client: opened.client, carried: 0 };
+  const { door, client } = opened;
+  const ceiling = ceilingOf(opened, opening);
+  const tunnel: Tunnel = { door, ceiling, origin: undefined, client, carried: 0 };
   const trouble = verdict ?? openingTrouble(opening, opened);
   if (trouble !== undefined) {
     if (opening.kind === 'tls') stream.end(UNRECOGNIZED_NAME, () => cut(trouble));
@@ -69,7 +74,7 @@ export async function runTunnel(stream: Duplex, opened: Opened, options: TunnelO
   } else if (opening.kind === 'http' || opening.kind === 'h2') {
     options.adopt(stream, tunnel, opening.kind === 'h2' ? 'h2' : 'http/1.1');
   } else {
-    terminate(stream, { tunnel, cut, options });
+    terminate(stream, { tunnel, host: opened.authority.host, cut, options });
   }
   await closed;
   return { carried: tunnel.carried, verdict: verdict ?? trouble };
@@ -109,15 +114,21 @@ function terminate(
   stream: Duplex,
   {
     tunnel,
+    host,
     cut,
     options,
-  }: { readonly tunnel: Tunnel; readonly cut: (reason: Fault | Refusal) => void; readonly options: TunnelOptions },
+  }: {
+    readonly tunnel: Tunnel;
+    readonly host: Host;
+    readonly cut: (reason: Fault | Refusal) => void;
+    readonly options: TunnelOptions;
+  },
 ): void {
   let secured: TLSSocket;
   try {
     secured = new TLSSocket(stream, {
       isServer: true,
-      secureContext: options.contextFor(tunnel.ceiling.authority.host),
+      secureContext: options.contextFor(host),
       ALPNProtocols: ['h2', 'http/1.1'],
     });
   } catch (error) {

@@ -2,12 +2,9 @@
 // What a tunnel turns out to carry goes back to the door that speaks it. Nothing here decides whether a tunnel may be.
 import type { Duplex } from 'node:stream';
 import type { SecureContext } from 'node:tls';
-import { parseAuthority } from '../exchange/authority.ts';
-import type { Host } from '../exchange/authority.ts';
-import { fieldValue } from '../exchange/header-fields.ts';
-import type { HeaderFields } from '../exchange/header-fields.ts';
+import type { Authority, Host } from '../exchange/authority.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
-import type { Arrival, TunnelEnd } from '../exchange/stages.ts';
+import type { Arrival, Door, Origin, TunnelEnd } from '../exchange/stages.ts';
 import { createRequestIds } from '../foundation/request-id.ts';
 import { runTunnel } from './tunnel.ts';
 import type { Spoken, Tunnel } from './tunnel.ts';
@@ -25,9 +22,12 @@ export interface TunnelsOptions {
 
 /** A CONNECT that has been let through and answered. */
 export interface Connected {
-  /** `host:port`, as it was judged */
-  readonly target: string;
-  readonly fields: HeaderFields;
+  /** As it was judged */
+  readonly authority: Authority;
+  /** Default: a CONNECT at the proxy port */
+  readonly door?: Door;
+  /** Proxy-Authorization of the CONNECT */
+  readonly identity: string | undefined;
   readonly client: string;
   readonly passthrough: boolean;
 }
@@ -48,13 +48,10 @@ export class Tunnels {
   }
 
   /** Lives through a tunnel whose 200 has been sent. Resolves when its stream has closed. */
-  run(stream: Duplex, { target, fields, client, passthrough }: Connected): Promise<TunnelEnd> {
-    const authority = parseAuthority(target);
-    if (authority === undefined) throw new Error('internal error: a tunnel without an authority was let through');
-    const identity = fieldValue(fields, 'proxy-authorization');
+  run(stream: Duplex, { authority, door = 'tunnel', identity, client, passthrough }: Connected): Promise<TunnelEnd> {
     return runTunnel(
       stream,
-      { authority, identity, client, passthrough },
+      { authority, door, identity, client, passthrough },
       {
         contextFor: this.#options.contextFor,
         adopt: (inside, tunnel, protocol) => {
@@ -67,12 +64,18 @@ export class Tunnels {
     );
   }
 
+  /** Takes in a connection that was led to a transparent door and carries HTTP as it is. */
+  lead(stream: Duplex, protocol: Spoken, { origin, client }: { readonly origin: Origin; readonly client: string }): void {
+    this.#byStream.set(stream, { door: 'transparent', ceiling: undefined, origin, client, carried: 0 });
+    this.#options.take(stream, protocol);
+  }
+
   #passThrough(stream: Duplex, tunnel: Tunnel): Promise<void> {
     return this.#options.egress({
       purpose: 'passthrough',
       requestId: this.#newId(),
       arrivedAt: performance.now(),
-      door: 'tunnel',
+      door: tunnel.door,
       protocol: 'passthrough',
       method: 'CONNECT',
       target: '',
@@ -81,6 +84,7 @@ export class Tunnels {
       version: '',
       trouble: undefined,
       ceiling: tunnel.ceiling,
+      origin: undefined,
       client: tunnel.client,
       reply: new PassedReply(stream),
       stream,

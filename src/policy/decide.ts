@@ -19,7 +19,7 @@ const DEPTH: Readonly<Record<Misfit['code'], number>> = { port_denied: 0, method
 /**
  * Judges an intent: denylist, then the rules that own the host, in order, by port, method and path.
  * Where none fits, the first rule under monitor lets it pass all the same; without one, the refusal names the misfit of the rule
- * that came closest. A CONNECT is judged by name and port alone.
+ * that came closest. A CONNECT is judged by name and port alone, a lookup by its name.
  */
 export function decide<A extends Arrival>(intent: Intent<A>, sandbox: Sandbox): Permit<A> | Refusal {
   const { host } = intent.authority;
@@ -50,6 +50,7 @@ function isCatchAll({ id }: Rule): boolean {
 }
 
 function misfitOf(rule: Rule, intent: Intent): Misfit | undefined {
+  if (intent.arrival.purpose === 'lookup') return undefined;
   return portMisfit(rule, intent) ?? (intent.arrival.purpose === 'tunnel' ? undefined : requestMisfit(rule, intent));
 }
 

@@ -54,7 +54,8 @@ const MAX_FAILURE_REASONS = 32;
 
 const STATUS_CLASSES = ['none', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 const DECISIONS = { allow: 0, refuse: 1, would_refuse: 2, fault: 3 } as const satisfies Record<Decision, number>;
-const PROTOCOLS = { 'http/1.1': 0, h2: 1, websocket: 2, passthrough: 3 } as const satisfies Record<Protocol, number>;
+const PROTOCOLS = { 'http/1.1': 0, h2: 1, websocket: 2, passthrough: 3, dns: 4 } as const satisfies Record<Protocol, number>;
+const PROTOCOL_COUNT = Object.keys(PROTOCOLS).length;
 const REASONS: ReadonlyMap<string, number> = new Map(['none', ...Object.keys(CODES)].map((reason, index) => [reason, index]));
 const FAILURE_REASON = /^[a-z][a-z0-9_]{0,39}$/;
 
@@ -136,7 +137,8 @@ function countRequest(requests: Counts, rules: ClosedLabel, outcome: Outcome): C
   const statusClass = Math.floor(outcome.trace.status / 100);
   const status = statusClass < STATUS_CLASSES.length ? statusClass : 0;
   const key =
-    ((DECISIONS[decision] * REASONS.size + (REASONS.get(reason) ?? 0)) * 4 + PROTOCOLS[protocol]) * STATUS_CLASSES.length +
+    ((DECISIONS[decision] * REASONS.size + (REASONS.get(reason) ?? 0)) * PROTOCOL_COUNT + PROTOCOLS[protocol]) *
+      STATUS_CLASSES.length +
     status;
   return requests.at(rule, key, () => ({
     decision,

@@ -22,6 +22,10 @@ const ENDS_CONNECTION: ReadonlySet<string> = new Set([
  */
 export function writeRefusal(arrival: Arrival, verdict: Refusal | Fault): number {
   const { reply } = arrival;
+  if (arrival.purpose === 'lookup') {
+    arrival.decline(verdict.code);
+    return 0;
+  }
   const { status } = CODES[verdict.code];
   if (reply.headSent || reply.closed || arrival.purpose === 'passthrough' || status === 499) {
     reply.abort();

@@ -1,5 +1,7 @@
 // The doors and the port without a house behind them: the test is the journey, and answers each arrival as it likes.
 import { createLeafCache } from '../../src/certificates/leaf-cache.ts';
+import { parseAuthority } from '../../src/exchange/authority.ts';
+import type { Authority } from '../../src/exchange/authority.ts';
 import type { Limits } from '../../src/exchange/snapshot.ts';
 import type { Arrival } from '../../src/exchange/stages.ts';
 import { createDoors } from '../../src/listen/doors.ts';
@@ -25,6 +27,13 @@ export interface Rig {
   close(): Promise<void>;
 }
 
+/** Where a CONNECT wants to go, as intake would read it. */
+export function targetOf({ target }: Arrival): Authority {
+  const authority = parseAuthority(target);
+  if (authority === undefined) throw new Error(`not an authority: "${target}"`);
+  return authority;
+}
+
 /** Plays the journey. */
 export type Journey = (arrival: Arrival) => Promise<void> | void;
 
@@ -33,7 +42,7 @@ export const answerAll: Journey = async (arrival) => {
   if (arrival.trouble !== undefined) {
     arrival.reply.head(400, '', ['X-Trouble', arrival.trouble.code]);
     arrival.reply.end();
-  } else if (arrival.purpose === 'tunnel') await arrival.open(false);
+  } else if (arrival.purpose === 'tunnel') await arrival.open(targetOf(arrival), false);
   else if (arrival.purpose === 'exchange') {
     arrival.reply.head(200, 'OK', ['Content-Type', 'text/plain']);
     arrival.reply.write(Buffer.from(arrival.target));

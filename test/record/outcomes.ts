@@ -92,6 +92,7 @@ function arrivalOf(wanted: Wanted): Arrival {
     version: '1.1',
     trouble: undefined,
     ceiling: wanted.ceiling,
+    origin: undefined,
     client: '10.1.2.3',
     reply,
   } as const;

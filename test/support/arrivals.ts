@@ -15,6 +15,8 @@ import type {
   Ceiling,
   ExchangeArrival,
   Intent,
+  LookupArrival,
+  Origin,
   PassthroughArrival,
   Permit,
   Protocol,
@@ -23,7 +25,6 @@ import type {
   Sandbox,
   Scheme,
   TunnelArrival,
-  TunnelEnd,
   UpgradeArrival,
 } from '../../src/exchange/stages.ts';
 import { Secret } from '../../src/foundation/secret.ts';
@@ -66,6 +67,7 @@ export interface ArrivalParts {
   readonly protocol?: Protocol;
   readonly trouble?: Refusal;
   readonly ceiling?: Ceiling;
+  readonly origin?: Origin;
   readonly client?: string;
   readonly reply?: RecordingReply;
 }
@@ -112,9 +114,7 @@ export function upgradeArrival(parts: ArrivalParts = {}): Recorded<UpgradeArriva
 }
 
 /** A CONNECT; `example.com:443` by default. Its tunnel ends at once, having carried nothing, unless `open` is given. */
-export function tunnelArrival(
-  parts: ArrivalParts & { readonly open?: (passthrough: boolean) => Promise<TunnelEnd> } = {},
-): Recorded<TunnelArrival> {
+export function tunnelArrival(parts: ArrivalParts & { readonly open?: TunnelArrival['open'] } = {}): Recorded<TunnelArrival> {
   const open = parts.open ?? (() => Promise.resolve({ carried: 0, verdict: undefined }));
   return { ...base({ method: 'CONNECT', target: 'example.com:443' }, parts), purpose: 'tunnel', open };
 }
@@ -126,12 +126,26 @@ export function passthroughArrival(parts: ArrivalParts & { readonly stream?: Dup
   return { ...made, protocol: 'passthrough', purpose: 'passthrough', stream: parts.stream ?? new PassThrough() };
 }
 
+/** A question for a name; `example.com` by default. */
+export function lookupArrival(
+  parts: ArrivalParts & Partial<Pick<LookupArrival, 'answer' | 'decline'>> = {},
+): Recorded<LookupArrival> {
+  const made = base({ method: 'QUERY', target: 'example.com' }, { fields: [], ...parts });
+  const { answer = () => undefined, decline = () => undefined } = parts;
+  return { ...made, door: 'transparent', protocol: 'dns', purpose: 'lookup', answer, decline };
+}
+
 function base(usual: { readonly method: string; readonly target: string }, parts: ArrivalParts) {
   const target = parts.target ?? usual.target;
   return {
     requestId: parts.requestId ?? '00000000-0000-4000-8000-000000000000',
     arrivedAt: performance.now(),
-    door: parts.ceiling === undefined ? ('proxy' as const) : ('tunnel' as const),
+    door:
+      parts.origin !== undefined
+        ? ('transparent' as const)
+        : parts.ceiling === undefined
+          ? ('proxy' as const)
+          : ('tunnel' as const),
     protocol: parts.protocol ?? ('http/1.1' as const),
     method: parts.method ?? usual.method,
     target,
@@ -140,6 +154,7 @@ function base(usual: { readonly method: string; readonly target: string }, parts
     version: parts.version ?? '1.1',
     trouble: parts.trouble,
     ceiling: parts.ceiling,
+    origin: parts.origin,
     client: parts.client ?? '192.0.2.10',
     reply: parts.reply ?? new RecordingReply(),
   };
