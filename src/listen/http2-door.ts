@@ -148,10 +148,9 @@ export class Http2Door {
       purpose: 'tunnel',
       protocol: 'h2',
       reply,
-      open: (authority, passthrough) => {
+      open: (passthrough) => {
         reply.accept();
-        const identity = fieldValue(head.fields, 'proxy-authorization');
-        return tunnels.run(stream, { authority, identity, client, passthrough });
+        return tunnels.run(stream, { target, fields: head.fields, client, passthrough });
       },
     });
   }
@@ -160,7 +159,7 @@ export class Http2Door {
     return {
       requestId: this.#newId(),
       arrivedAt: performance.now(),
-      door: tunnel?.door ?? ('proxy' as const),
+      door: tunnel === undefined ? ('proxy' as const) : ('tunnel' as const),
       method: head.method,
       target: head.path,
       pseudo: { scheme: head.scheme, authority: head.authority },
@@ -168,7 +167,6 @@ export class Http2Door {
       version: '2.0',
       trouble: head.bytes > this.#options.limits().headerBytes ? TOO_LARGE : undefined,
       ceiling: tunnel?.ceiling,
-      origin: tunnel?.origin,
       client,
     };
   }

@@ -398,17 +398,15 @@ describe('a house', () => {
 
   it('is not brought down by a sandbox that takes back 10,000 streams, nor does it grow', async () => {
     const before = process.memoryUsage().rss;
-    for (let round = 0; round < 3; round += 1) {
-      const session = await inTunnel();
-      for (let i = 0; i < 10_000 && !session.destroyed && !session.closed; i += 1) {
-        const stream = session.request({ ':path': '/' });
-        stream.on('error', () => undefined);
-        stream.close(8);
-        if (i % 100 === 0) await new Promise(setImmediate);
-      }
-      if (!session.closed && !session.destroyed) await once(session, 'goaway');
-      session.destroy();
+    const session = await inTunnel();
+    for (let i = 0; i < 10_000 && !session.destroyed && !session.closed; i += 1) {
+      const stream = session.request({ ':path': '/' });
+      stream.on('error', () => undefined);
+      stream.close(8);
+      if (i % 100 === 0) await new Promise(setImmediate);
     }
+    if (!session.closed && !session.destroyed) await once(session, 'goaway');
+    session.destroy();
     expect(await exchange(await inTunnel(), { ':path': '/' })).toMatchObject({ status: 200, body: 'ok' });
     expect(process.memoryUsage().rss - before).toBeLessThan(200 * 1024 * 1024);
     expect(house.logged.filter((line) => line.startsWith('error'))).toEqual([]);
