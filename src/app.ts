@@ -332,15 +332,13 @@ function notReady({ stage, kept, now = Date.now }: Rooms, authorityEnds: Date): 
 }
 
 async function status({ live, lanes, version, kept }: Rooms, authorityEnds: Date): Promise<unknown> {
-  const { credentials, environments, store } = await kept.status();
+  const ofKept = await kept.status();
   const { snapshot, warnings } = live.current();
   return {
     version,
     generation: snapshot.generation,
     sandboxes: snapshot.sandboxes.ids,
-    environments,
-    credentials,
-    store,
+    ...ofKept,
     warnings,
     ca: { not_after: authorityEnds.toISOString() },
     upstream_connections: lanes.size,

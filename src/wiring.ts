@@ -53,6 +53,9 @@ export interface CredentialStatus {
 export interface KeptStatus {
   readonly credentials: readonly CredentialStatus[];
   readonly environments: readonly EnvironmentState[];
+  /** There are more than are listed; only where it is so */
+  readonly credentials_truncated?: true;
+  readonly environments_truncated?: true;
   readonly store: { readonly health: 'ok' | 'away'; readonly reason?: string; readonly since?: string };
 }
 
@@ -119,10 +122,14 @@ export async function openKept({ live, env, metrics, log, proxyAt, fetchToken }:
       const health = records.health();
       return health.ok ? [] : [`store (${health.why})`];
     },
-    status: async () => ({
-      ...(await statusOf(live, { records, vault, declared })),
-      environments: environments.states().slice(0, MOST_LISTED),
-    }),
+    status: async () => {
+      const states = environments.states();
+      return {
+        ...(await statusOf(live, { records, vault, declared })),
+        environments: states.slice(0, MOST_LISTED),
+        ...(states.length > MOST_LISTED ? { environments_truncated: true } : {}),
+      };
+    },
     close: async () => {
       environments.close();
       vault.close();
@@ -194,10 +201,16 @@ async function statusOf(
   const store = health.ok
     ? { health: 'ok' as const }
     : { health: 'away' as const, reason: health.why, since: new Date(health.since).toISOString() };
-  return { credentials: [...ofConfig, ...stored], store };
+  return { credentials: [...ofConfig, ...stored.listed], ...(stored.more ? { credentials_truncated: true } : {}), store };
 }
 
-async function listStored(records: RecordStore, vault: Vault, declared: (id: string) => boolean): Promise<CredentialStatus[]> {
+/** The first MOST_LISTED, and whether there are more. */
+interface Listing {
+  readonly listed: readonly CredentialStatus[];
+  readonly more: boolean;
+}
+
+async function listStored(records: RecordStore, vault: Vault, declared: (id: string) => boolean): Promise<Listing> {
   try {
     const page = await records.list('credentials', { limit: MOST_LISTED });
     const listed = page.records.map((record): CredentialStatus => {
@@ -213,9 +226,9 @@ async function listStored(records: RecordStore, vault: Vault, declared: (id: str
       health: 'unavailable',
       reason: 'its record does not open',
     }));
-    return [...listed, ...broken];
+    return { listed: [...listed, ...broken], more: page.next !== undefined };
   } catch {
     // The store's own health says why.
-    return [];
+    return { listed: [], more: false };
   }
 }

@@ -2,7 +2,7 @@
 // It knows the store and the answers; what a body means and what may be shown of a record are functions of its neighbour.
 // It must never answer with what a record holds but its view, and shows a token in one answer only: the one that made it.
 import { randomBytes } from 'node:crypto';
-import type { JsonObject, Records, StoredRecord } from '../exchange/records.ts';
+import type { JsonObject, RecordPage, Records, StoredRecord } from '../exchange/records.ts';
 import { storeTrouble } from '../exchange/records.ts';
 import { AdminError } from './admin-error.ts';
 import type { AdminReply, AdminRequest, AdminRoute } from './admin-routes.ts';
@@ -43,6 +43,8 @@ export interface EnvironmentsOptions<Parts extends EnvironmentParts> {
 const MAX_BODY = 6 * 1024 * 1024;
 /** A change says nothing of what it omits, so that it is done again over what somebody else has written meanwhile. */
 const TRIES = 5;
+/** Records of sources may be large, and a listing opens them. */
+const SWEPT_AT_ONCE = 4;
 const NOTHING = { credentials: [] } as const;
 
 /** The routes. */
@@ -136,18 +138,37 @@ class EnvironmentsResource<Parts extends EnvironmentParts> {
 
   async delete(request: AdminRequest): Promise<AdminReply> {
     knownQuery(request.query, []);
-    const { records, sourcesIdOf, removed } = this.#options;
+    const { records, removed } = this.#options;
     const id = request.params['id'] ?? '';
     const asked = versionAsked(request);
     const record = await fromStore(records.get('environments', id)).catch((error: unknown) => {
-      // One that does not open can still be deleted; nobody knows its sources then.
+      // One that does not open can still be deleted.
       if (asked === undefined && error instanceof AdminError && error.code === 'internal') return undefined;
       throw error;
     });
-    if (!(await fromStore(records.delete('environments', id, record === undefined ? undefined : asked)))) throw unknown();
-    removed(id);
-    if (record !== undefined) await this.#drop(sourcesIdOf(record));
+    const deleted = await fromStore(records.delete('environments', id, record === undefined ? undefined : asked));
+    if (deleted) removed(id);
+    // Also where it was gone already: a deletion that broke off here is finished by asking for it again.
+    await this.#sweep(id);
+    if (!deleted) throw unknown();
     return { body: {} };
+  }
+
+  /**
+   * Deletes every record of sources that was made for the environment: by their ids, for one that does not open, was changed meanwhile or
+   * left an older record behind names them no more.
+   */
+  async #sweep(id: string): Promise<void> {
+    const { records } = this.#options;
+    // Nothing was ever kept for what could be no id.
+    if (!ENVIRONMENT_ID.test(id)) return;
+    const prefix = sourcesPrefix(id);
+    for (let after: string | undefined = prefix; after !== undefined;) {
+      const page: RecordPage = await fromStore(records.list('sources', { after, limit: SWEPT_AT_ONCE }));
+      const own = [...page.records.map((record) => record.id), ...page.broken].filter((each) => each.startsWith(prefix));
+      for (const each of own) await fromStore(records.delete('sources', each));
+      after = own.length === SWEPT_AT_ONCE ? page.next : undefined;
+    }
   }
 
   async renew(request: AdminRequest): Promise<AdminReply> {
@@ -224,13 +245,13 @@ class EnvironmentsResource<Parts extends EnvironmentParts> {
   /** A record of their own, written before the environment that names it: whoever reads the environment finds them whole. */
   async #keepSources(id: string, { sources }: Parts): Promise<string | undefined> {
     if (sources === undefined || sources.length === 0) return undefined;
-    const own = `${id}.${randomBytes(8).toString('hex')}`;
+    const own = sourcesPrefix(id) + randomBytes(8).toString('hex');
     await fromStore(this.#options.records.put('sources', own, { sources }, 'new'));
     return own;
   }
 
   async #drop(sources: string | undefined): Promise<void> {
-    // What stays behind is in nobody's way, and the answer is right all the same.
+    // What stays behind is in nobody's way, goes with its environment, and the answer is right all the same.
     if (sources !== undefined) await this.#options.records.delete('sources', sources).catch(() => false);
   }
 
@@ -261,6 +282,13 @@ class EnvironmentsResource<Parts extends EnvironmentParts> {
     if ('problem' in parts) throw new AdminError('invalid_request', parts.problem);
     return parts;
   }
+}
+
+const ENVIRONMENT_ID = /^[A-Za-z0-9_-]{1,128}$/;
+
+/** No id of an environment holds a `.`, so that no other one's sources begin so. */
+function sourcesPrefix(id: string): string {
+  return `${id}.`;
 }
 
 function unknown(): AdminError {

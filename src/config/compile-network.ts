@@ -1,12 +1,11 @@
-// One `network` of the config to an immutable Policy: secrets of `transform` read, fields merged, doubtful rules pointed out.
+// One `network` of the config to what a Policy is built of: secrets of `transform` read, fields merged, doubtful rules pointed out.
 // It must never leave a rule out: what cannot be compiled is a problem, and a network that is not there allows nothing (fault B03).
 import { isAddress } from '../exchange/authority.ts';
-import type { Injection, Policy, Rule, TransformField } from '../exchange/rule.ts';
+import type { Injection, Rule, TransformField } from '../exchange/rule.ts';
 import type { SecretSource } from '../credentials/secret-source.ts';
 import { classify, facesOf } from '../network/address-class.ts';
 import { NO_RANGES, parseRanges } from '../network/address-ranges.ts';
-import { buildPolicy, DENY_ALL } from '../policy/policy-index.ts';
-import type { AllowlistEntry } from '../policy/policy-index.ts';
+import type { AllowlistEntry, PolicyParts } from '../policy/policy-index.ts';
 import type { Findings, KeyPath } from './problem.ts';
 import type { Network, RuleEntry } from './rule-schema.ts';
 import type { SourceReader } from './source-reader.ts';
@@ -20,9 +19,12 @@ export interface NetworkContext {
   readonly credentialIds: ReadonlySet<string>;
 }
 
-/** The policy of a network; `path` is where it stands in the config. Problems and warnings go to the findings. */
-export async function compileNetwork(network: Network | undefined, path: KeyPath, context: NetworkContext): Promise<Policy> {
-  if (network === 'disabled') return DENY_ALL;
+/**
+ * What the policy of a network is built of; `path` is where it stands in the config. Problems and warnings go to the findings. The
+ * standard `redact` is not in it: it may change while the network stays.
+ */
+export async function compileNetwork(network: Network | undefined, path: KeyPath, context: NetworkContext): Promise<PolicyParts> {
+  if (network === 'disabled') return { denylist: [], allowlist: [], facesOf };
   if (network?.allowlist === undefined) {
     const missing = network === undefined ? 'is missing' : 'has no `allowlist`';
     context.findings.warn(
@@ -38,7 +40,7 @@ export async function compileNetwork(network: Network | undefined, path: KeyPath
     warnOfRule(entry, place, context);
   }
   warnOfShadows(rules, path, context.findings);
-  return buildPolicy({ denylist: (network?.denylist ?? []).map((entry) => entry.domain), allowlist, facesOf });
+  return { denylist: (network?.denylist ?? []).map((entry) => entry.domain), allowlist, facesOf };
 }
 
 async function compileRule(entry: RuleEntry, path: KeyPath, context: NetworkContext): Promise<Omit<Rule, 'id'>> {

@@ -5,7 +5,7 @@ import { X509Certificate } from 'node:crypto';
 import type { Policy } from '../exchange/rule.ts';
 import type { Limits, SandboxRegistry, Snapshot } from '../exchange/snapshot.ts';
 import type { Secret } from '../foundation/secret.ts';
-import { underDenylistOf } from '../policy/policy-index.ts';
+import { buildPolicy, underDenylistOf } from '../policy/policy-index.ts';
 import { compileCredentials } from './compile-credentials.ts';
 import type { CompiledCredential } from './compile-credentials.ts';
 import { compileNetwork } from './compile-network.ts';
@@ -58,7 +58,7 @@ export async function compileConfig(config: Config, options: CompileOptions): Pr
   const sources = new SourceReader({ baseDirectory, env, lastGood, now: options.now ?? Date.now }, findings);
   reportUnavailable(config, findings);
   const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
-  const policy = await compileNetwork(config.network, ['network'], context);
+  const policy = buildPolicy(await compileNetwork(config.network, ['network'], context), config.redact);
   const sandboxes = await compileSandboxes(config, policy, context);
   const credentials = await compileCredentials(config.credentials, context);
   const upstreamCa = await readRoots(config.upstream.ca, context);
@@ -88,7 +88,7 @@ async function compileSandboxes(config: Config, policy: Policy, context: Network
     const own =
       entry.network === undefined
         ? policy
-        : underDenylistOf(policy, await compileNetwork(entry.network, [...path, 'network'], context));
+        : underDenylistOf(policy, buildPolicy(await compileNetwork(entry.network, [...path, 'network'], context), config.redact));
     const reading = entry.token === undefined ? undefined : await sources.secret(entry.token, [...path, 'token']);
     if (reading?.kind === 'read') tokens.set(id, reading.secret);
     else if (reading?.kind === 'lost')

@@ -7,7 +7,8 @@ import type { Policy } from '../exchange/rule.ts';
 import type { SandboxRegistry, Snapshot } from '../exchange/snapshot.ts';
 import type { Sandbox } from '../exchange/stages.ts';
 import type { Logger } from '../foundation/logger.ts';
-import { underDenylistOf } from '../policy/policy-index.ts';
+import { buildPolicy, underDenylistOf } from '../policy/policy-index.ts';
+import type { PolicyParts } from '../policy/policy-index.ts';
 import { compileNetwork } from './compile-network.ts';
 import { boundIn } from './environment-body.ts';
 import { openEnvironment, tokenDigest } from './environment-record.ts';
@@ -20,6 +21,8 @@ export interface Base {
   readonly snapshot: Snapshot;
   /** Of the top-level `network`: its denylist holds for every environment too */
   readonly policy: Policy;
+  /** Its `redact` is for rules of environments that do not say it */
+  readonly config: { readonly redact?: boolean | undefined };
 }
 
 /** How an environment is, for the status. */
@@ -68,9 +71,12 @@ export function createEnvironments(options: EnvironmentsOptions): Environments {
   return new LiveEnvironments(options);
 }
 
+/** The policy of an environment's own network under the config's `redact`. */
+type OwnPolicy = (redact: boolean | undefined) => Policy;
+
 interface Compiled {
   readonly version: number;
-  readonly own: Policy;
+  readonly own: OwnPolicy;
   readonly bound: ReadonlySet<string>;
   readonly digest: string | undefined;
   readonly state: EnvironmentState;
@@ -204,9 +210,12 @@ class LiveEnvironments implements Environments {
     const sources = new SourceReader({ baseDirectory: '/', env: {}, lastGood: NOTHING_YET }, findings);
     try {
       const { network } = opened;
-      const own = await compileNetwork(network, ['network'], { sources, findings, credentialIds: new Set() });
+      const parts = await compileNetwork(network, ['network'], { sources, findings, credentialIds: new Set() });
       const [problem] = findings.problems;
       if (problem !== undefined) return refusedFor(id, { version, digest, reason: `${problem.path}: ${problem.message}` });
+      const own = builtOf(parts);
+      // Here, and not while the first request waits for it
+      own(this.#base?.config.redact);
       const kind = network === 'disabled' ? 'disabled' : opened.open ? 'open' : 'allowlist';
       const state = { id, network: kind, health: 'ok' } as const;
       return { version, own, bound: new Set(boundIn(opened.env)), digest, state };
@@ -216,7 +225,7 @@ class LiveEnvironments implements Environments {
     }
   }
 
-  #registryOver({ snapshot, policy }: Base): SandboxRegistry {
+  #registryOver({ snapshot, policy, config }: Base): SandboxRegistry {
     const { sandboxes: base } = snapshot;
     const byId = new Map<string, Sandbox>();
     const byDigest = new Map<string, Sandbox>();
@@ -224,7 +233,8 @@ class LiveEnvironments implements Environments {
     for (const [id, { own, bound, digest }] of this.#compiled) {
       // One of the config comes first.
       if (base.byId(id) !== undefined) continue;
-      const sandbox: Sandbox = { id, bound, policy: this.#away ? refusing(STORE_AWAY) : underDenylistOf(policy, own) };
+      const judged = this.#away ? refusing(STORE_AWAY) : underDenylistOf(policy, own(config.redact));
+      const sandbox: Sandbox = { id, bound, policy: judged };
       byId.set(id, sandbox);
       if (digest !== undefined) byDigest.set(keyed(digest), sandbox);
     }
@@ -258,10 +268,21 @@ function refusedFor(
   { version, digest, reason }: { readonly version: number; readonly digest: string | undefined; readonly reason: string },
 ): Compiled {
   const state = { id, network: 'disabled', health: 'refused', reason } as const;
-  return { version, digest, own: refusing('environment unavailable'), bound: new Set(), state };
+  return { version, digest, own: () => UNAVAILABLE, bound: new Set(), state };
+}
+
+/** Built anew only where the config's `redact` has changed: the set is put together with each change of any environment. */
+function builtOf(parts: PolicyParts): OwnPolicy {
+  let last: { readonly redact: boolean | undefined; readonly policy: Policy } | undefined;
+  return (redact) => {
+    if (last === undefined || last.redact !== redact) last = { redact, policy: buildPolicy(parts, redact) };
+    return last.policy;
+  };
 }
 
 /** Refuses every host, by a denylist of that name, so that the ledger tells it from a host that nobody allowed. */
 function refusing(why: string): Policy {
   return { denied: () => why, rulesFor: () => [] };
 }
+
+const UNAVAILABLE = refusing('environment unavailable');

@@ -3,9 +3,9 @@
 import { z } from 'zod';
 import { isFieldName } from '../exchange/header-fields.ts';
 import type { Pattern } from '../exchange/rule.ts';
+import { compilePattern } from '../foundation/pattern.ts';
 import { parseDomain } from '../policy/host-pattern.ts';
 import type { DomainPattern } from '../policy/host-pattern.ts';
-import { compilePattern } from '../policy/pattern.ts';
 import { addressRange, credentialId, fail, headerFields, headerName, isMapping, onAnyMapping } from './fields.ts';
 
 function domain() {
@@ -102,7 +102,7 @@ export const ruleSchema = z
       .boolean()
       .optional()
       .describe(
-        'Whether answers are looked through for what was put on, which becomes "[redacted]" in header values, trailers and text bodies. Default: for values that took the place of a placeholder alone. Set true for a host that may echo what it is sent; false for one that hands out what its credential holds, or text in a coding of its own.',
+        'Whether answers are looked through for what was put on, which becomes "[redacted]" in header values, trailers and text bodies. Left out: as the top-level `redact` says. Set true for a host that may echo what it is sent; false for one that hands out what its credential holds, or text in a coding of its own.',
       ),
     keep: z
       .array(headerName().transform((name) => name.toLowerCase()))

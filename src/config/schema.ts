@@ -147,6 +147,12 @@ export const configSchema = z.strictObject({
   network: networkSchema
     .optional()
     .describe('What may be reached: "disabled", or an allowlist and a denylist. Left out: nothing.'),
+  redact: z
+    .boolean()
+    .optional()
+    .describe(
+      'The `redact` of every rule that does not say it, here, of sandboxes and of environments made over the API. Left out: answers are looked through for values that took the place of a placeholder alone. Set true unless most hosts hand out what their credentials hold.',
+    ),
   sandboxes: z
     .record(identifier(), sandbox)
     .prefault({})

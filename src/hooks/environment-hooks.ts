@@ -33,26 +33,36 @@ const PLAIN_PATH = /^\/[A-Za-z0-9/._-]*$/;
 const NAMED = /(?<![\w.~/\\$}*?[\]-])\/\.agents(?![\w.~-])/g;
 
 /**
- * Writes the files below `.agents/` to a new folder, 0700, and reads its hooks.json; an environment without one has no hooks. `id` names the
- * environment in places of problems and lines. Throws where the folder cannot be made; nothing is left behind then.
+ * Reads the hooks.json among the files, to be looked at and not to be run: its commands are as they were written. An environment without one
+ * has no hooks. `id` names the environment in places of problems and lines. Writes nothing.
+ */
+export function readEnvironmentHooks(id: string, files: readonly EnvironmentFile[], dialect?: DialectName): HookSet {
+  const own = belowFolder(files);
+  const file = own.find(({ target }) => target === FILE);
+  if (file === undefined) return { files: [], rules: [], problems: [] };
+  const path = `/environments/${id}/${FILE}`;
+  const read = readHooksText(path, textOf(file), dialect);
+  const problems = [...read.problems, ...missing(path, read.rules, own)];
+  return { files: [{ path, dialect: read.dialect }], rules: read.rules, problems };
+}
+
+/**
+ * Reads them as `readEnvironmentHooks` does, and writes the files below `.agents/` to a new folder, 0700, where they run. Throws where the
+ * folder cannot be made; nothing is left behind then.
  */
 export function openEnvironmentHooks(id: string, files: readonly EnvironmentFile[], dialect?: DialectName): EnvironmentHooks {
-  const own = files.filter(({ target }) => target.startsWith(`${FOLDER}/`));
-  const file = own.find(({ target }) => target === FILE);
-  if (file === undefined) return { hooks: { files: [], rules: [], problems: [] }, close: () => undefined };
+  const hooks = readEnvironmentHooks(id, files, dialect);
+  if (hooks.files.length === 0) return { hooks, close: () => undefined };
   const root = privateFolder();
   const close = (): void => rmSync(root, { recursive: true, force: true });
   try {
-    for (const each of own) writeOne(root, each);
-    const path = `/environments/${id}/${FILE}`;
-    const read = readHooksText(path, textOf(file), dialect);
-    const rules = read.rules.map((rule): HookRule => ({
+    for (const each of belowFolder(files)) writeOne(root, each);
+    const rules = hooks.rules.map((rule): HookRule => ({
       ...rule,
       root,
       handlers: rule.handlers.map((handler) => ledTo(root, handler)),
     }));
-    const problems = [...read.problems, ...missing(path, read.rules, own)];
-    return { hooks: { files: [{ path, dialect: read.dialect }], rules, problems }, close };
+    return { hooks: { ...hooks, rules }, close };
   } catch (error) {
     close();
     throw error;
@@ -69,6 +79,10 @@ function ledTo(root: string, handler: HookHandler): HookHandler {
   if (handler.kind === 'http') return handler;
   const args = handler.args?.map((text) => leadCommand(text, root));
   return { ...handler, command: leadCommand(handler.command, root), args };
+}
+
+function belowFolder(files: readonly EnvironmentFile[]): readonly EnvironmentFile[] {
+  return files.filter(({ target }) => target.startsWith(`${FOLDER}/`));
 }
 
 function privateFolder(): string {

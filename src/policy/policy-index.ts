@@ -19,13 +19,16 @@ export interface PolicyParts {
   readonly facesOf: (address: Host) => readonly Host[];
 }
 
-/** Builds the immutable index. Rules that share a domain keep their file order (design section 3). */
-export function buildPolicy(options: PolicyParts): Policy {
+/**
+ * Builds the immutable index. Rules that share a domain keep their file order (design section 3). `redact` is for rules that do not
+ * say so themselves; what passes uninspected has nothing that could be looked through.
+ */
+export function buildPolicy(options: PolicyParts, redact?: boolean): Policy {
   const allowed = new DomainMap<Rule[]>();
   for (const { pattern, rule } of options.allowlist) {
     const owners = allowed.getOrAdd(pattern, () => []);
     const id = owners.length === 0 ? pattern.text : `${pattern.text}#${owners.length + 1}`;
-    owners.push({ ...rule, id });
+    owners.push({ ...rule, id, redact: rule.redact ?? (rule.passthrough ? undefined : redact) });
   }
   const denied = new DomainMap<string>();
   for (const pattern of options.denylist) denied.getOrAdd(pattern, () => `deny ${pattern.text}`);

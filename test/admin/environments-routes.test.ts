@@ -14,20 +14,34 @@ class Memory implements Records {
   readonly held = new Map<string, StoredRecord>();
   /** Runs before the next write of an environment */
   meanwhile: (() => void) | undefined;
+  /** Runs after an environment is deleted */
+  afterDelete: (() => void) | undefined;
+  /** Kind and id of records that do not open */
+  readonly broken = new Set<string>();
   away = false;
 
   ids(kind: RecordKind): string[] {
-    return [...this.held.keys()].flatMap((key) => (key.startsWith(`${kind} `) ? [key.slice(kind.length + 1)] : [])).sort();
+    return [...this.held.keys(), ...this.broken]
+      .flatMap((key) => (key.startsWith(`${kind} `) ? [key.slice(kind.length + 1)] : []))
+      .sort();
   }
 
   get(kind: RecordKind, id: string): Promise<StoredRecord | undefined> {
-    return this.away ? Promise.reject(trouble('StoreAway')) : Promise.resolve(this.held.get(`${kind} ${id}`));
+    if (this.away || this.broken.has(`${kind} ${id}`)) return Promise.reject(trouble(this.away ? 'StoreAway' : 'StoreBroken'));
+    return Promise.resolve(this.held.get(`${kind} ${id}`));
   }
 
   list(kind: RecordKind, { after = '', limit }: { readonly after?: string; readonly limit: number }) {
+    if (this.away) return Promise.reject(trouble('StoreAway'));
     const ids = this.ids(kind).filter((id) => id > after);
-    const records = ids.slice(0, limit).map((id) => this.held.get(`${kind} ${id}`) as StoredRecord);
-    return Promise.resolve({ records, broken: [], ...(ids.length > limit ? { next: ids[limit - 1] as string } : {}) });
+    const isBroken = (id: string): boolean => this.broken.has(`${kind} ${id}`);
+    const page = ids.slice(0, limit);
+    const records = page.filter((id) => !isBroken(id)).map((id) => this.held.get(`${kind} ${id}`) as StoredRecord);
+    return Promise.resolve({
+      records,
+      broken: page.filter(isBroken),
+      ...(ids.length > limit ? { next: ids[limit - 1] as string } : {}),
+    });
   }
 
   put(kind: RecordKind, id: string, value: JsonObject, expected: number | 'new' | 'any'): Promise<StoredRecord> {
@@ -48,7 +62,12 @@ class Memory implements Records {
   delete(kind: RecordKind, id: string, expected?: number): Promise<boolean> {
     const key = `${kind} ${id}`;
     if (expected !== undefined && this.held.get(key)?.version !== expected) return Promise.reject(trouble('StoreConflict'));
-    return Promise.resolve(this.held.delete(key));
+    const there = this.held.delete(key) || this.broken.has(key);
+    this.broken.delete(key);
+    const act = kind === 'environments' ? this.afterDelete : undefined;
+    if (act !== undefined) this.afterDelete = undefined;
+    act?.();
+    return Promise.resolve(there);
   }
 
   lock(): Promise<undefined> {
@@ -261,6 +280,29 @@ describe('sources', () => {
     await ask(`POST ${URL}`, { body: { sources } });
     expect((await ask(`DELETE ${URL}/env_1`)).body).toEqual({});
     expect([store.held.size, told.at(-1)]).toEqual([0, 'env_1 gone']);
+  });
+
+  it('go with an environment that leaves older ones behind, does not open, or is changed meanwhile, and those of others stay', async () => {
+    const left = (id: string) => Promise.all([1, 2, 3, 4, 5].map((at) => store.put('sources', `${id}.left${at}`, {}, 'new')));
+    await ask(`POST ${URL}`, { body: { sources } });
+    await ask(`POST ${URL}`, { body: { sources } });
+    await left('env_1');
+    await left('env_10');
+    expect((await ask(`DELETE ${URL}/env_1`)).body).toEqual({});
+    await store.delete('environments', 'env_3');
+    store.broken.add('environments env_3').add(`sources ${String(store.ids('sources').at(-1))}`);
+    expect((await ask(`DELETE ${URL}/env_3`)).body).toEqual({});
+    expect(store.ids('sources')).toEqual([1, 2, 3, 4, 5].map((at) => `env_10.left${at}`));
+  });
+
+  it('that a deletion could not reach go when it is asked for again', async () => {
+    await ask(`POST ${URL}`, { body: { sources } });
+    store.afterDelete = () => (store.away = true);
+    expect(await refusal(ask(`DELETE ${URL}/env_1`))).toBe('unavailable: in the words of StoreAway');
+    expect([store.ids('environments'), told.at(-1)]).toEqual([[], 'env_1 gone']);
+    store.away = false;
+    expect(await refusal(ask(`DELETE ${URL}/env_1`))).toBe('not_found: there is no environment of this id');
+    expect(store.held.size).toBe(0);
   });
 
   it('that are lost are an error, and not none', async () => {

@@ -36,6 +36,8 @@ describe('the command line of an event', () => {
         '--allow-http',
         '--max-continuations',
         '3',
+        '--environment',
+        'e',
         '--admin',
         'u',
         '--token-file',

@@ -31,7 +31,7 @@ function baseWith(denied: string[] = [], sandboxes?: Parameters<typeof createSan
   });
   const policy = buildPolicy({ denylist, allowlist: [], facesOf: (address) => [address] });
   const snapshot = { generation: 1, sandboxes: createSandboxRegistry(sandboxes ?? [], policy) } as unknown as Snapshot;
-  return { snapshot, policy };
+  return { snapshot, policy, config: {} };
 }
 
 /** A store that holds what it is told, and lists two to a page. */
@@ -101,6 +101,19 @@ describe('environments over a config', () => {
     const { sandboxes } = set.over(baseWith());
     expect([sandboxes.required, sandboxes.heedsTokens, sandboxes.byId('default')?.id]).toEqual([false, true, 'default']);
     expect(sandboxes.byToken(basic('anything'))).toBeUndefined();
+  });
+
+  it('take the `redact` of the config where a rule does not say it, from a reload on too', async () => {
+    const store = storeOf();
+    const said = { domain: 'said.test', redact: false };
+    store.put(record('env_a', 1, { network: { allowlist: [{ domain: 'unsaid.test' }, said] } }));
+    const { set } = setOver(store);
+    await set.look();
+    for (const redact of [true, undefined, false, true]) {
+      const own = set.over({ ...baseWith(), config: { redact } }).sandboxes.byId('env_a')?.policy;
+      const of = (name: string) => own?.rulesFor(host(name)).map((rule) => rule.redact);
+      expect([of('unsaid.test'), of('said.test')]).toEqual([[redact], [false]]);
+    }
   });
 
   it('yield to a sandbox of the config that has their id', async () => {

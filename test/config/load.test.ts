@@ -19,6 +19,7 @@ describe('loadConfig', () => {
     const result = await loadConfig(join(root, 'config', 'sallyport.yaml'), { env: {}, baseDirectory: root });
     expect(problemsOf(result)).toEqual([]);
     expect('compiled' in result && result.compiled.warnings).toEqual([]);
+    expect('compiled' in result && result.compiled.config.redact).toBe(true);
     expect('compiled' in result && result.compiled.config.listen.proxy).toEqual({ host: '127.0.0.1', port: 8080 });
   });
 

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { leadCommand, openEnvironmentHooks } from '../../src/hooks/environment-hooks.ts';
+import { leadCommand, openEnvironmentHooks, readEnvironmentHooks } from '../../src/hooks/environment-hooks.ts';
 import type { EnvironmentFile, EnvironmentHooks } from '../../src/hooks/environment-hooks.ts';
 import { createHooks } from '../../src/hooks/index.ts';
 
@@ -104,6 +104,18 @@ describe('the hooks', () => {
       { severity: 'warning', message: expect.stringContaining('"/.agents/gate.py"') as string },
     ]);
     expect(open([hooksFile('ls /.agents/a'), { target: '.agents/a/b', content: '' }]).hooks.problems).toEqual([]);
+  });
+
+  it('are read as they were written, and no folder is made, where they are only looked at', () => {
+    const folders = (): string[] => readdirSync('/tmp').filter((name) => name.startsWith('sallyport-hooks-'));
+    const before = new Set(folders());
+    const files = [hooksFile('python3 /.agents/gate.py'), { target: '.agents/../../up', content: '' }];
+    const { rules, problems, files: read } = readEnvironmentHooks('env_1', files);
+    expect(folders().filter((name) => !before.has(name))).toEqual([]);
+    expect(rules).toMatchObject([{ handlers: [{ command: 'python3 /.agents/gate.py' }] }]);
+    expect(rules[0]).not.toHaveProperty('root');
+    expect(problems).toMatchObject([{ severity: 'warning' }]);
+    expect(read).toEqual([{ path: '/environments/env_1/.agents/hooks.json', dialect: 'managed' }]);
   });
 
   it('run in the private folder, by path and relative to it, with arguments led there too', async () => {

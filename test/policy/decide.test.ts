@@ -6,7 +6,7 @@ import type { Arrival, Permit } from '../../src/exchange/stages.ts';
 import { decide } from '../../src/policy/decide.ts';
 import { facesOf } from '../../src/network/address-class.ts';
 import { parseDomain } from '../../src/policy/host-pattern.ts';
-import { compilePattern } from '../../src/policy/pattern.ts';
+import { compilePattern } from '../../src/foundation/pattern.ts';
 import { buildPolicy } from '../../src/policy/policy-index.ts';
 import {
   ceilingAt,

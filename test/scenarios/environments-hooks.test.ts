@@ -265,3 +265,97 @@ describe('the audit logging', () => {
     expect(telemetry.seen).toHaveLength(sent);
   });
 });
+
+describe('list, check and map of an environment', () => {
+  const FILES = (hooks: object) => ({
+    sources: [
+      { type: 'inline', target: '.agents/hooks.json', content: JSON.stringify(hooks) },
+      { type: 'inline', target: '.agents/gate.py', content: 'print(1)\n' },
+    ],
+  });
+  const GATE = (command: string) => ({
+    gate: { on_failure: 'deny', pre_tool_execution: [{ matcher: 'view_file', hooks: [{ type: 'command', command }] }] },
+  });
+  const file = (id: string) => `/environments/${id}/.agents/hooks.json`;
+  const show = (words: readonly string[], id: string, env: NodeJS.ProcessEnv = {}) =>
+    space.cli([...words, '--environment', id, ...place()], { env });
+
+  it('show what the proxy keeps and nothing that lies in the workspace, as it was written, and leave no folder behind', async () => {
+    const made = await makeEnvironment(house, FILES(GATE('python3 /.agents/gate.py')));
+    await space.write('.agents/hooks.json', { ...DENY_ALL, other: { Nonsense: [] } });
+    await space.write('tools.json', {
+      view_file: { risk: 'high', unattended: false },
+      refund: { risk: 'high', unattended: false },
+    });
+    const folder = join(space.home, 'tmp');
+    await mkdir(folder);
+    const env = { TMPDIR: folder };
+    const listed = await show(['list'], made.id, env);
+    expect(listed).toMatchObject({ code: 0, stderr: '' });
+    expect(listed.json()).toMatchObject({
+      files: [{ path: file(made.id), dialect: 'managed' }],
+      hooks: [{ group: 'gate', matcher: 'view_file', runs: 'python3 /.agents/gate.py', file: file(made.id) }],
+    });
+    expect((await show(['list', '--tsv'], made.id, env)).stdout.trimEnd().split('\t')).toContain(file(made.id));
+    expect(await show(['check'], made.id, env)).toMatchObject({ code: 0, stderr: '' });
+    const drawn = await show(['map', '--tools', 'tools.json'], made.id, env);
+    expect([drawn.code, drawn.stderr]).toEqual([0, '']);
+    const { rows } = drawn.json() as { rows: { tool: string; before: string[] }[] };
+    expect(rows.map(({ tool: name, before }) => [name, before.length])).toEqual([
+      ['view_file', 1],
+      ['refund', 0],
+    ]);
+    expect(rows[0]?.before[0]).toContain(file(made.id));
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it.each([
+    {
+      name: 'a script that nobody sent',
+      hooks: GATE('python3 /.agents/gone.py'),
+      said: 'names "/.agents/gone.py"',
+      codes: [0, 78],
+    },
+    { name: 'an event of nobody', hooks: { gate: { pre_tool: [] } }, said: 'gate.pre_tool', codes: [78, 78] },
+  ])('name what is wrong by its place there: $name', async ({ hooks, said, codes }) => {
+    const made = await makeEnvironment(house, FILES(hooks));
+    const ends = [await show(['list'], made.id), await show(['check'], made.id)];
+    expect(ends.map(({ code }) => code)).toEqual(codes);
+    for (const { stderr } of ends) {
+      expect(stderr).toContain(file(made.id));
+      expect(stderr).toContain(said);
+    }
+  });
+
+  it('end with 1 where its hooks are not to be had, and with 2 where the call makes no sense', async () => {
+    const made = await makeEnvironment(house, FILES(GATE('true')));
+    await space.write('tools.json', { refund: { risk: 'low' } });
+    for (const command of [['list'], ['check'], ['map', '--tools', 'tools.json']]) {
+      const gone = await show(command, 'env_unknown');
+      expect([gone.code, gone.stdout, gone.stderr]).toEqual([
+        1,
+        '',
+        `sallyport-hook: there is no environment "env_unknown" at "http://127.0.0.1:${house.adminPort}"\n`,
+      ]);
+      for (const words of [[], ['--admin', 'no URL', ...place().slice(2)], [...place(), '--hooks', 'tools.json']]) {
+        const end = await space.cli([...command, '--environment', made.id, ...words]);
+        expect([end.code, end.stdout, end.stderr]).toEqual([
+          2,
+          '',
+          expect.stringMatching(/^sallyport-hook: --(?:environment|admin) /),
+        ]);
+      }
+    }
+  });
+
+  it('say that it has none, and take the listener from the variables', async () => {
+    const made = await makeEnvironment(house, {});
+    const env = {
+      SALLYPORT_ADMIN_URL: `http://127.0.0.1:${house.adminPort}`,
+      SALLYPORT_ADMIN_TOKEN_FILE: join(house.folder, 'admin-token'),
+    };
+    await space.write('.agents/hooks.json', DENY_ALL);
+    const end = await space.cli(['list', '--environment', made.id], { env });
+    expect([end.code, end.json()]).toEqual([0, { files: [], hooks: [] }]);
+  });
+});

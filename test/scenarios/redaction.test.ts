@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import type http from 'node:http';
 import zlib from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeEnvironment, rest } from '../support/admin-rest.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside, startUpstream, valuesOf } from '../support/outside.ts';
@@ -357,5 +358,68 @@ describe('what cannot be looked through is not handed over', () => {
     await expect(get('token', 'notgzip')).rejects.toThrow();
     const outcome = await house.outcome(() => true, before);
     expect(outcome.verdict?.code).toBe('upstream_protocol');
+  });
+});
+
+describe('the top-level `redact`', () => {
+  const here = () => ({ ports: [upstream.port], addresses: LOOPBACK });
+  const network = () => ({
+    allowlist: [
+      { domain: 'token.test', credential: 'token', ...here() },
+      { domain: 'written.test', transform: { Authorization: `Bearer ${WRITTEN}` }, ...here() },
+      { domain: 'open.test', credential: 'token', redact: false, ...here() },
+      { domain: 'pinned.test', tls: 'passthrough' },
+    ],
+  });
+  const config = (more: object) => ({
+    upstream: { ca: [outside.caPath] },
+    credentials: { token: { type: 'bearer_token', token: TOKEN } },
+    ...more,
+  });
+  const SANDBOX = 'Proxy-Authorization: Bearer token-of-the-only-sandbox\r\n';
+  const shows = (body: string): boolean => [TOKEN, WRITTEN].some((secret) => body.includes(JSON.stringify(secret).slice(1, -1)));
+
+  /** Whether the sandbox gets to see what was put on, by host. */
+  async function shown(tunnelFields: string): Promise<Record<string, boolean>> {
+    const by: Record<string, boolean> = {};
+    for (const host of ['token', 'written', 'open']) {
+      const { status, body } = await get(host, 'json', { tunnelFields });
+      expect([status, body.includes('[redacted]')]).toEqual([200, !shows(body)]);
+      by[host] = shows(body);
+    }
+    return by;
+  }
+
+  const REDACTED = { token: false, written: false, open: true };
+  const SHOWN = { token: true, written: true, open: true };
+
+  it('is for the rules of the network that do not say it', async () => {
+    await house.reconfigure(config({ redact: true, network: network() }));
+    expect(await shown('')).toEqual(REDACTED);
+  });
+
+  it("is for those of a sandbox's own network", async () => {
+    const sandboxes = { only: { token: 'token-of-the-only-sandbox', network: network() } };
+    await house.reconfigure(config({ redact: true, sandboxes }));
+    expect(await shown(SANDBOX)).toEqual(REDACTED);
+  });
+
+  it('is for those of a stored environment, old or new', async () => {
+    await house.reconfigure(config({ redact: true }));
+    const { id, identity } = await makeEnvironment(house, { network: network() });
+    expect(await shown(identity)).toEqual(REDACTED);
+    await rest(house, `PATCH /v1beta/environments/${id}`, { network: network() });
+    expect(await shown(identity)).toEqual(REDACTED);
+  });
+
+  it('is what the config says after a reload, for a stored environment too', async () => {
+    await house.reconfigure(config({ network: network() }));
+    const { identity } = await makeEnvironment(house, { network: network() });
+    for (const redact of [undefined, true, false, true]) {
+      await house.reconfigure(config({ redact, network: network() }));
+      const expected = redact === true ? REDACTED : SHOWN;
+      expect(await shown('')).toEqual(expected);
+      expect(await shown(identity)).toEqual(expected);
+    }
   });
 });

@@ -3,7 +3,8 @@
 import type { HookRule } from '../../hooks/words.ts';
 import { EXIT } from '../exit-codes.ts';
 import { createVoice } from '../voice.ts';
-import { hooksOf, problemText } from './places.ts';
+import { hooksToShow } from './environment.ts';
+import { problemText } from './places.ts';
 import type { PlaceOptions } from './places.ts';
 
 interface Row {
@@ -19,21 +20,27 @@ interface Row {
   readonly file: string;
 }
 
-/** Lists the handlers. Exit 0, or 78 where a file cannot be used. */
-export function list(options: PlaceOptions & { readonly json?: boolean; readonly tsv?: boolean }): Promise<number> {
+/** Lists the handlers. Exit 0, or 78 where a file cannot be used; 1 and 2 where an environment's are not to be had. */
+export async function list(options: PlaceOptions & { readonly json?: boolean; readonly tsv?: boolean }): Promise<number> {
   const voice = createVoice({ stdout: process.stdout, stderr: process.stderr, env: process.env, name: 'sallyport-hook' });
-  const set = hooksOf(options);
+  const set = await hooksToShow(options, voice);
+  if (typeof set === 'number') return set;
   const rows = set.rules.flatMap(rowsOf);
   if (options.tsv === true) for (const row of rows) voice.data(Object.values(row).map(plain).join('\t'));
   else if (options.json === true || !voice.onTerminal) voice.json({ files: set.files, hooks: rows });
-  else if (rows.length === 0) voice.say('no hooks are active; they are looked for in .agents/hooks.json', 'quiet');
+  else if (rows.length === 0)
+    voice.say(`no hooks are active; they are looked for in .agents/hooks.json${sourceOf(options)}`, 'quiet');
   else
     voice.table(
       rows.map((row) => Object.values(row).map(String)),
       Object.keys(rows[0] as Row).map((key) => key.replace('_', ' ')),
     );
   for (const problem of set.problems) voice.complain(problemText(problem));
-  return Promise.resolve(set.problems.some(({ severity }) => severity === 'error') ? EXIT.config : EXIT.ok);
+  return set.problems.some(({ severity }) => severity === 'error') ? EXIT.config : EXIT.ok;
+}
+
+function sourceOf({ environment }: PlaceOptions): string {
+  return environment === undefined ? '' : ' among the sources of the environment';
 }
 
 function rowsOf(rule: HookRule): Row[] {

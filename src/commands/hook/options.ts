@@ -32,6 +32,17 @@ export const PLACE_OPTIONS: Readonly<Record<string, HookOption>> = {
     help: 'where each run is written down, one JSON object a line; default: SALLYPORT_HOOK_AUDIT',
   },
   'record-arguments': { kind: 'switch', help: "the lines hold the call's arguments" },
+  environment: {
+    kind: 'value',
+    value: 'id',
+    help: 'the hooks that the proxy keeps for this environment, and none that are found here; needs --admin',
+  },
+  admin: {
+    kind: 'value',
+    value: 'url',
+    help: "the proxy's admin listener, which keeps environments and counts the runs; default: SALLYPORT_ADMIN_URL",
+  },
+  'token-file': { kind: 'value', value: 'file', help: 'its token; default: SALLYPORT_ADMIN_TOKEN_FILE' },
 };
 
 /** Options of an event. */
@@ -47,17 +58,6 @@ export const EVENT_OPTIONS: Readonly<Record<string, HookOption>> = {
     help: 'how many times in a row a Stop hook may send the loop on',
     default: '10',
   },
-  admin: {
-    kind: 'value',
-    value: 'url',
-    help: "the proxy's admin listener, which counts the runs; default: SALLYPORT_ADMIN_URL",
-  },
-  environment: {
-    kind: 'value',
-    value: 'id',
-    help: 'run the hooks that the proxy keeps for this environment, and none that are found here; needs --admin',
-  },
-  'token-file': { kind: 'value', value: 'file', help: 'its token; default: SALLYPORT_ADMIN_TOKEN_FILE' },
 };
 
 /** An event's command line, read. */

@@ -1,5 +1,6 @@
 // What the commands of `sallyport-hook` have in common: where hooks are, and the tool registry.
 // It must never read a payload, and never decide.
+import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { resolve } from 'node:path';
 import { loadHooks } from '../../hooks/load-hooks.ts';
@@ -16,6 +17,10 @@ export interface PlaceOptions {
   readonly tools?: string;
   readonly audit?: string;
   readonly recordArguments?: boolean;
+  readonly admin?: string;
+  readonly tokenFile?: string;
+  /** Id of the environment whose hooks are meant, and none that would be found */
+  readonly environment?: string;
 }
 
 /** The workspace, absolute. */
@@ -23,7 +28,7 @@ export function workspaceOf({ workspace }: PlaceOptions): string {
   return resolve(workspace ?? process.cwd());
 }
 
-/** Every hooks file that the options lead to. */
+/** Every hooks file of this machine that the options lead to. */
 export function hooksOf(options: PlaceOptions): HookSet {
   return loadHooks({
     workspace: workspaceOf(options),
@@ -44,6 +49,15 @@ export function toolsOf(options: PlaceOptions): ReadTools {
 /** The file of the ledger, if any. */
 export function auditOf(options: PlaceOptions): string | undefined {
   return options.audit ?? setting('SALLYPORT_HOOK_AUDIT');
+}
+
+/** The text of a file that an option names. Throws TypeError where it cannot be read. */
+export function readNamed(path: string, what: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    throw new TypeError(`${what} cannot be read from "${path}"`);
+  }
 }
 
 /** A variable that is set and not empty. */

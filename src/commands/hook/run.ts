@@ -12,7 +12,8 @@ import { createReport } from '../../hooks/report-runs.ts';
 import type { ReportRuns } from '../../hooks/report-runs.ts';
 import type { EventName, HookEvent, JsonObject } from '../../hooks/words.ts';
 import { showUnseen } from '../../foundation/visible-text.ts';
-import { auditOf, hooksOf, problemText, setting, toolsOf, workspaceOf } from './places.ts';
+import { adminOf, openEnvironment } from './environment.ts';
+import { auditOf, hooksOf, problemText, readNamed, setting, toolsOf, workspaceOf } from './places.ts';
 import type { PlaceOptions } from './places.ts';
 import { EXIT } from '../exit-codes.ts';
 
@@ -24,10 +25,6 @@ export interface RunOptions extends PlaceOptions {
   readonly allowHttp?: boolean;
   readonly passEnv?: readonly string[];
   readonly maxContinuations?: string;
-  readonly admin?: string;
-  readonly tokenFile?: string;
-  /** Id of the environment whose hooks are run, and none that would be found */
-  readonly environment?: string;
 }
 
 /** Largest payload, octets. */
@@ -39,7 +36,7 @@ export async function run(name: string, options: RunOptions): Promise<number> {
   let kept: EnvironmentHooks | undefined;
   try {
     const payload = await readPayload();
-    kept = await environmentOf(options);
+    kept = await openEnvironment(options);
     const { hookOptions, reported } = prepare(options, kept);
     const hooks = createHooks(hookOptions);
     // Whether the payload is one of the event's is for the reader of events to say.
@@ -56,22 +53,6 @@ export async function run(name: string, options: RunOptions): Promise<number> {
   } finally {
     kept?.close();
   }
-}
-
-/** The hooks of an environment, where one is named: out of the sandbox's reach. */
-async function environmentOf(options: RunOptions): Promise<EnvironmentHooks | undefined> {
-  const { environment: id, dialect } = options;
-  if (id === undefined) return undefined;
-  if (options.hooks !== undefined || options.plugin !== undefined)
-    throw new TypeError('--environment takes its hooks from there alone; leave --hooks and --plugin out');
-  const { admin, token } = adminOf(options) ?? {};
-  if (admin === undefined || token === undefined)
-    throw new TypeError('--environment needs --admin and --token-file: its hooks are kept by the proxy');
-  const [{ fetchEnvironment }, { openEnvironmentHooks }] = await Promise.all([
-    import('../../hooks/fetch-environment.ts'),
-    import('../../hooks/environment-hooks.ts'),
-  ]);
-  return openEnvironmentHooks(id, await fetchEnvironment({ id, admin, token }), dialect);
 }
 
 function say(line: string): void {
@@ -129,15 +110,6 @@ function reportOf(options: RunOptions): ReportRuns | undefined {
   return place === undefined ? undefined : createReport(place);
 }
 
-function adminOf(options: RunOptions): { readonly admin: string; readonly token: string } | undefined {
-  const admin = options.admin ?? setting('SALLYPORT_ADMIN_URL');
-  const tokenFile = options.tokenFile ?? setting('SALLYPORT_ADMIN_TOKEN_FILE');
-  if (admin === undefined) return undefined;
-  if (tokenFile === undefined)
-    throw new TypeError('--admin needs --token-file: the admin listener counts nothing without its token');
-  return { admin, token: readNamed(tokenFile, 'the admin token').trim() };
-}
-
 /** Files that other programs read roots from; one that is not there is passed over, as they do. */
 function rootsOfTheEnvironment(): string[] {
   return ['SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS'].flatMap((name) => {
@@ -161,14 +133,6 @@ function toldToEnd(): AbortSignal {
 
 function readCa(path: string): string {
   return readNamed(path, 'the CA');
-}
-
-function readNamed(path: string, what: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    throw new TypeError(`${what} cannot be read from "${path}"`);
-  }
 }
 
 function continuations(text = ''): number {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compilePattern } from '../../src/policy/pattern.ts';
+import { compilePattern } from '../../src/foundation/pattern.ts';
 
 function matches(source: string, text: string): boolean {
   const compiled = compilePattern(source);
