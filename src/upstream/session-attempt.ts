@@ -4,7 +4,7 @@
 import { STATUS_CODES } from 'node:http';
 import { constants } from 'node:http2';
 import type { ClientHttp2Stream } from 'node:http2';
-import { Readable } from 'node:stream';
+import { addAbortSignal, Readable } from 'node:stream';
 import { errors } from 'undici';
 import { Fault } from '../exchange/codes.ts';
 import type { Answer, RawFields } from './answer.ts';
@@ -13,7 +13,7 @@ import { exchangeFault } from './faults.ts';
 import type { Gate } from './patient-socket.ts';
 import { sectionSize } from './session-fields.ts';
 
-const { NGHTTP2_CANCEL, NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
 
 /** What an attempt needs of its session, on which it has a place. */
 export interface StreamSource {
@@ -167,7 +167,7 @@ export class SessionAttempt implements Way, Gate {
     // An answer that comes before its request is whole makes the rest of it useless (RFC 9113 section 8.1).
     if (!stream.writableFinished) {
       this.#upload?.destroy();
-      stream.close(NGHTTP2_CANCEL);
+      setImmediate(giveUp, stream);
     }
     this.#answer?.onComplete(this.#trailers);
   }
@@ -204,6 +204,7 @@ export class SessionAttempt implements Way, Gate {
 
   /** From now on the stream is its new owner's. */
   #switch(stream: ClientHttp2Stream, raw: readonly string[]): void {
+    stream.destroy = destroyGivenUp;
     try {
       this.#answer?.onUpgrade(101, raw.slice(2), stream);
       this.#over = true;
@@ -228,7 +229,7 @@ export class SessionAttempt implements Way, Gate {
     this.#over = true;
     clearTimeout(this.#deadline);
     this.#upload?.destroy();
-    this.#stream?.close(NGHTTP2_CANCEL);
+    if (this.#stream !== undefined) setImmediate(giveUp, this.#stream);
     this.#answer?.onError(error);
   }
 }
@@ -273,6 +274,26 @@ function onLate(attempt: SessionAttempt): void {
 function push(this: Tied, chunk: unknown, encoding?: BufferEncoding): boolean {
   if (chunk === null && !this.closed) this[ATTEMPT].ended();
   return Readable.prototype.push.call(this, chunk, encoding);
+}
+
+const GIVEN_UP = AbortSignal.abort();
+
+/**
+ * Resets a stream with CANCEL. Node's own `close` would end the request first, so that half an upload looked like a whole one; and from
+ * within its reading, which is why callers wait for a moment outside of it, it would send no reset at all.
+ */
+function giveUp(stream: ClientHttp2Stream): void {
+  if (!stream.destroyed) addAbortSignal(GIVEN_UP, stream);
+}
+
+/** A WebSocket that is destroyed before it has ended was given up, and must not look like one that ended (RFC 8441 section 5). */
+function destroyGivenUp(this: Tied, error?: Error): Tied {
+  // Its owner knows.
+  this.removeAllListeners('error').on('error', ignore);
+  Reflect.deleteProperty(this, 'destroy');
+  if (error === undefined) giveUp(this);
+  else this.destroy(error);
+  return this;
 }
 
 /** Of a header section that came in; its pseudo-header field comes first, and the library has looked at it. */

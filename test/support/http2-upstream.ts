@@ -3,6 +3,7 @@
 import http from 'node:http';
 import http2 from 'node:http2';
 import net from 'node:net';
+import { Readable } from 'node:stream';
 import tls from 'node:tls';
 import type { Outside } from './outside.ts';
 
@@ -93,17 +94,27 @@ export async function startHttp2Upstream(options: Http2UpstreamOptions = {}): Pr
   });
   h2.on('stream', (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders, _flags: number, raw: string[]) => {
     const one = seenOf(headers, raw, sessions.indexOf(stream.session as http2.ServerHttp2Session));
+    one.complete = stream.endAfterHeaders;
     stream.on('error', () => undefined);
     stream.on('trailers', (_trailers: unknown, _f: unknown, fields: readonly string[]) => (one.trailers = fields));
     stream.on('close', () => {
       if (stream.rstCode !== 0) one.reset = stream.rstCode;
       look();
     });
-    if (one.protocol === undefined) stream.on('data', (chunk: Buffer) => (one.body += chunk.toString('latin1')));
+    if (one.protocol === undefined) {
+      stream.on('data', (chunk: Buffer) => {
+        one.body += chunk.toString('latin1');
+        look();
+      });
+    }
+    // Node ends the reading side of a stream that was reset, too; only then it is closed before.
+    stream.push = function (chunk: unknown, encoding?: BufferEncoding) {
+      if (chunk === null && !this.closed) one.complete = true;
+      return Readable.prototype.push.call(this, chunk, encoding);
+    };
     stream.on('end', () => {
-      one.complete = true;
       look();
-      if (options.raw === undefined && one.protocol === undefined && !stream.destroyed)
+      if (options.raw === undefined && one.complete && one.protocol === undefined && !stream.destroyed)
         (options.answer ?? echoStream)(stream, one);
     });
     note(one);
