@@ -276,11 +276,12 @@ describe('a body', () => {
 
   // fault D10
   it.each([
-    { name: 'without trailers', trailers: undefined },
-    { name: 'with trailers', trailers: ['X-T', '1'] },
-  ])('that comes before the upload is whole is read whole, and ends the upload, $name', async ({ trailers }) => {
+    { name: 'without trailers', fields: [], trailers: undefined },
+    { name: 'with a length', fields: ['Content-Length', '300000'], trailers: undefined },
+    { name: 'with trailers', fields: [], trailers: ['X-T', '1'] },
+  ])('that comes before the upload is whole is read whole, and ends the upload, $name', async ({ fields, trailers }) => {
     answer = (reply) => {
-      reply.head(413, '', []);
+      reply.head(413, '', fields);
       reply.write(Buffer.alloc(300_000, 'x'));
       reply.end(trailers);
     };
