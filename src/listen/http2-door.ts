@@ -148,9 +148,10 @@ export class Http2Door {
       purpose: 'tunnel',
       protocol: 'h2',
       reply,
-      open: (passthrough) => {
+      open: (authority, passthrough) => {
         reply.accept();
-        return tunnels.run(stream, { target, fields: head.fields, client, passthrough });
+        const identity = fieldValue(head.fields, 'proxy-authorization');
+        return tunnels.run(stream, { authority, identity, client, passthrough });
       },
     });
   }
@@ -159,7 +160,7 @@ export class Http2Door {
     return {
       requestId: this.#newId(),
       arrivedAt: performance.now(),
-      door: tunnel === undefined ? ('proxy' as const) : ('tunnel' as const),
+      door: tunnel?.door ?? ('proxy' as const),
       method: head.method,
       target: head.path,
       pseudo: { scheme: head.scheme, authority: head.authority },
@@ -167,6 +168,7 @@ export class Http2Door {
       version: '2.0',
       trouble: head.bytes > this.#options.limits().headerBytes ? TOO_LARGE : undefined,
       ceiling: tunnel?.ceiling,
+      origin: tunnel?.origin,
       client,
     };
   }

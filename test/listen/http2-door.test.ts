@@ -21,7 +21,7 @@ import {
 import type { FrameClient } from '../support/h2-frames.ts';
 import { answerOf, exchange, openPlainSession, openProxySession, openSession, speakHttp2 } from '../support/http2-client.ts';
 import { connectTo, openSecureTunnel, openTunnel, readAnswer, sendRaw } from '../support/sandbox-client.ts';
-import { answerAll, openRig } from './rig.ts';
+import { answerAll, openRig, targetOf } from './rig.ts';
 import type { Rig } from './rig.ts';
 
 let rig: Rig;
@@ -336,7 +336,7 @@ describe('a CONNECT on a stream', () => {
     const over = new Promise<void>((resolve) => (ended = resolve));
     rig = await openRig(async (arrival) => {
       if (arrival.purpose !== 'tunnel') return answerAll(arrival);
-      end = await arrival.open(false);
+      end = await arrival.open(targetOf(arrival), false);
       ended();
     });
     const session = await openProxySession(rig);
@@ -350,7 +350,7 @@ describe('a CONNECT on a stream', () => {
 
   it('in a tunnel is in trouble', async () => {
     rig = await openRig(async (arrival) => {
-      if (arrival.purpose === 'tunnel' && arrival.trouble === undefined) await arrival.open(false);
+      if (arrival.purpose === 'tunnel' && arrival.trouble === undefined) await arrival.open(targetOf(arrival), false);
       else if (arrival.purpose === 'tunnel') {
         arrival.reply.head(400, '', []);
         arrival.reply.end();
