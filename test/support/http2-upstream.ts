@@ -40,6 +40,8 @@ export interface Http2Upstream {
   readonly sessions: readonly http2.ServerHttp2Session[];
   /** Resolves with the first request (from now or before) that fits. */
   saw(fits: (seen: SeenStream) => boolean): Promise<SeenStream>;
+  /** Cuts every connection without a word. */
+  cut(): void;
   close(): Promise<void>;
 }
 
@@ -169,6 +171,9 @@ export async function startHttp2Upstream(options: Http2UpstreamOptions = {}): Pr
         waiting.add(again);
         again();
       }),
+    cut: () => {
+      for (const socket of open) socket.resetAndDestroy();
+    },
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
