@@ -32,7 +32,7 @@ export function exchangeFault(error: unknown): Fault {
     case 'EPIPE':
       return new Fault('upstream_protocol', 'the upstream closed the connection before it had answered', error);
     default:
-      if (code.startsWith('HPE_'))
+      if (isParserError(error))
         return new Fault('upstream_protocol', 'the upstream answered with something that is not valid HTTP', error);
       if (isTls(code)) return new Fault('upstream_tls', 'the TLS connection with the upstream broke', error);
       if (code.startsWith('UND_ERR_INVALID') || code === 'UND_ERR_NOT_SUPPORTED') {
@@ -49,7 +49,7 @@ export function exchangeFault(error: unknown): Fault {
 export function speaksOnlyH2(thrown: unknown): boolean {
   const cause = thrown instanceof Fault ? thrown.cause : thrown;
   if (errorCode(cause) === 'ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL') return true;
-  if (!errorCode(cause).startsWith('HPE_')) return false;
+  if (!isParserError(cause)) return false;
   const { data } = cause as { readonly data?: unknown };
   return typeof data === 'string' && SETTINGS.test(data);
 }
@@ -83,6 +83,11 @@ const CERTIFICATE_TROUBLE: Readonly<Record<string, string>> = {
   ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL: 'the upstream speaks none of the HTTP versions that it was offered',
   ERR_SSL_WRONG_VERSION_NUMBER: 'the upstream does not speak TLS on this port',
 };
+
+/** Undici names its parser's errors, and gives them a code only where it knows one. */
+function isParserError(error: unknown): boolean {
+  return errorCode(error).startsWith('HPE_') || (error as { readonly name?: unknown } | null)?.name === 'HTTPParserError';
+}
 
 function isTls(code: string): boolean {
   return code.startsWith('ERR_SSL_') || code.startsWith('ERR_TLS_') || code === 'EPROTO';

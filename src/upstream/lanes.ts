@@ -33,7 +33,9 @@ export class Lanes {
     const lane = this.#lanes.get(key);
     if (lane === undefined) return false;
     const { idle, sessions } = lane;
-    return idle[idle.length - 1]?.alive === true || sessions.some((session) => session.hasRoom);
+    if (idle[idle.length - 1]?.alive === true) return true;
+    for (const session of sessions) if (session.hasRoom) return true;
+    return false;
   }
 
   /** Takes the most recently used idle connection, if there is one. */
@@ -55,10 +57,10 @@ export class Lanes {
     return undefined;
   }
 
-  /** Whether the lane has a session, and none that WebSockets may be opened on. */
+  /** Whether the upstream of a lane has said on a session that no WebSocket may be opened on it. */
   refusesUpgrades(key: string): boolean {
     const sessions = this.#lanes.get(key)?.sessions ?? [];
-    return sessions.length > 0 && sessions.every((session) => session.takesUpgrades === false);
+    return sessions.some((session) => session.usable && session.takesUpgrades === false);
   }
 
   /** Gives a connection back after its exchange; one that was retired meanwhile ends here. */

@@ -21,6 +21,10 @@ export interface StreamSource {
   readonly alive: boolean;
   /** The last stream that the upstream has looked at, where it has said so with a GOAWAY; infinite before */
   readonly lastStream: number;
+  /** What has come in on all streams so far, in bytes */
+  readonly bytesRead: number;
+  /** Takes no further exchange. */
+  retire(): void;
   /** Opens a stream for a request. Throws where the request cannot be sent. */
   request(request: Outgoing): ClientHttp2Stream;
   /** Gives the place back. */
@@ -37,6 +41,8 @@ export class SessionAttempt implements Way, Gate {
   /** One deadline at a time: the head's, then that of a silent body */
   #deadline: NodeJS.Timeout | undefined = undefined;
   #headed = false;
+  /** What the session had heard when this one began */
+  #heard = 0;
   #held = false;
   /** Whether the upstream itself has ended the stream */
   #whole = false;
@@ -85,6 +91,7 @@ export class SessionAttempt implements Way, Gate {
 
   #begin(stream: ClientHttp2Stream, { body }: Outgoing): void {
     this.#stream = stream;
+    this.#heard = this.#session.bytesRead;
     Object.assign(stream, { [ATTEMPT]: this, push });
     stream.on('headers', onInterim).on('response', onResponse).on('trailers', onTrailers);
     stream.on('error', onError).on('close', onClose);
@@ -185,6 +192,8 @@ export class SessionAttempt implements Way, Gate {
 
   /** For this file's timer. */
   late(): void {
+    // Not a word on any stream in all that time: whoever comes next is better off on another connection.
+    if (this.#session.bytesRead === this.#heard) this.#session.retire();
     this.#fail(this.#headed ? new errors.BodyTimeoutError() : new errors.HeadersTimeoutError());
   }
 

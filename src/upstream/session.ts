@@ -96,9 +96,14 @@ export class UpstreamSession implements Carrier, StreamSource {
     return this.#open && !this.#session.closed && !this.#session.destroyed && !this.#socket.destroyed;
   }
 
+  /** Whether exchanges may begin, where there is room for them. */
+  get usable(): boolean {
+    return !this.#retired && this.alive;
+  }
+
   /** Whether one more exchange may begin. */
   get hasRoom(): boolean {
-    return !this.#retired && this.#streams < this.#most && this.alive;
+    return this.#streams < this.#most && this.usable;
   }
 
   get bytesRead(): number {

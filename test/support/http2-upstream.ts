@@ -89,12 +89,7 @@ export async function startHttp2Upstream(options: Http2UpstreamOptions = {}): Pr
     look();
   };
 
-  const h2 = http2.createServer({ settings: { enableConnectProtocol: true, ...options.settings } });
-  h2.on('session', (session) => {
-    sessions.push(session);
-    session.on('error', () => undefined);
-  });
-  h2.on('stream', (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders, _flags: number, raw: string[]) => {
+  const onStream = (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders, _flags: number, raw: string[]): void => {
     const one = seenOf(headers, raw, sessions.indexOf(stream.session as http2.ServerHttp2Session));
     one.complete = stream.endAfterHeaders;
     stream.on('error', () => undefined);
@@ -121,7 +116,13 @@ export async function startHttp2Upstream(options: Http2UpstreamOptions = {}): Pr
     });
     note(one);
     options.raw?.(stream, one);
-  });
+  };
+  const serveH2 = (socket: net.Socket): void => {
+    // Not a server of Node's, which refuses a TLS connection without ALPN.
+    const session = http2.performServerHandshake(socket, { settings: { enableConnectProtocol: true, ...options.settings } });
+    sessions.push(session);
+    session.on('error', () => undefined).on('stream', onStream);
+  };
   const h1 = http.createServer((request, response) => {
     const one = seenOf({}, [], -1, request);
     request.on('data', (chunk: Buffer) => (one.body += chunk.toString('latin1')));
@@ -143,7 +144,8 @@ export async function startHttp2Upstream(options: Http2UpstreamOptions = {}): Pr
 
   const serve = (socket: net.Socket, spoken: string): void => {
     socket.on('error', () => undefined);
-    (spoken === 'http/1.1' ? h1 : h2).emit('connection', socket);
+    if (spoken === 'http/1.1') h1.emit('connection', socket);
+    else serveH2(socket);
   };
   const server = listenerFor(options, serve);
   server.on('connection', (socket: net.Socket) => {

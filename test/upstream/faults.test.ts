@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Fault } from '../../src/exchange/codes.ts';
-import { errorCode, exchangeFault, handshakeFault } from '../../src/upstream/faults.ts';
+import { errorCode, exchangeFault, handshakeFault, speaksOnlyH2 } from '../../src/upstream/faults.ts';
 
 const TELLTALE = '10.1.2.3:5432 Authorization: Bearer sentinel';
 const thrown = (code: unknown): Error => Object.assign(new Error(TELLTALE), { code });
@@ -72,5 +72,26 @@ describe('handshakeFault', () => {
 describe('errorCode', () => {
   it.each([undefined, null, 'text', 5, {}, { code: 5 }])('is empty for %j', (error) => {
     expect(errorCode(error)).toBe('');
+  });
+});
+
+describe('speaksOnlyH2', () => {
+  const parserError = (data: unknown) => Object.assign(new Error('x'), { name: 'HTTPParserError', data });
+  const SETTINGS = '\0\0\x06\x04\0\0\0\0\0\0\x08\0\0\0\x01';
+  it.each([
+    { name: 'the alert of ALPN', error: thrown('ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL'), is: true },
+    { name: 'another alert', error: thrown('ERR_SSL_SSLV3_ALERT_HANDSHAKE_FAILURE'), is: false },
+    { name: 'settings in place of an answer', error: parserError(SETTINGS), is: true },
+    { name: 'settings in a fault', error: new Fault('upstream_protocol', 'x', parserError(SETTINGS)), is: true },
+    { name: 'empty settings', error: parserError('\0\0\0\x04\0\0\0\0\0'), is: true },
+    { name: 'half a frame', error: parserError(SETTINGS.slice(0, 8)), is: false },
+    { name: 'settings that acknowledge', error: parserError('\0\0\0\x04\x01\0\0\0\0'), is: false },
+    { name: 'another frame', error: parserError(SETTINGS.replace('\x04', '\x06')), is: false },
+    { name: 'settings that come later', error: parserError(`x${SETTINGS}`), is: false },
+    { name: 'a parser that had nothing', error: parserError(undefined), is: false },
+    { name: 'settings in an error of another kind', error: Object.assign(thrown('ECONNRESET'), { data: SETTINGS }), is: false },
+    { name: 'nothing', error: undefined, is: false },
+  ])('says of $name: $is', ({ error, is }) => {
+    expect(speaksOnlyH2(error)).toBe(is);
   });
 });
