@@ -136,7 +136,10 @@ describe.each(WAYS)('HTTP/2 $name', (way) => {
       expect(answer).toContain(said);
       client.stream.destroy();
       await serves(way);
-      expect(way.upstream().seen.filter(({ url }) => url === '/malformed')).toEqual([]);
+      const { seen } = way.upstream();
+      expect(seen.filter(({ url }) => url === '/malformed')).toEqual([]);
+      const clean = ['host', way.authority(), 'connection', 'keep-alive'];
+      for (const { fields } of seen.filter(({ url }) => url === '/clean')) expect(fields).toEqual(clean);
       expect(house.logged.filter((line) => line.includes('internal'))).toEqual([]);
     });
   });

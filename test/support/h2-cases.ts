@@ -133,6 +133,22 @@ const IGNORED: readonly Row[] = [
     bytes: (way) => [get(way, '/x'), frame(FRAME.goaway, 0, { payload: uint32(0, 0) })],
     answer: ANSWERED,
   },
+  // It ought to be malformed (section 8.2.1). Node leaves the field out without a word; at least nobody else gets to see it.
+  ...[
+    ['x space', '1'],
+    ['x-line', 'a\r\nx-smuggled: 1'],
+    ['x-feed', 'a\nb'],
+    ['x-nul', 'a\0b'],
+    ['x-control', 'a\x01b'],
+    ['x-padded', ' a'],
+    ['', 'no name'],
+    ['x:colon', '1'],
+  ].map(([name, value]): Row => ({
+    name: `the field ${name!}: ${value!}, which goes nowhere`,
+    by: '8.2.1',
+    bytes: (way) => [get(way, '/clean', [[name!, value!]])],
+    answer: [...MALFORMED, ...ANSWERED],
+  })),
 ];
 
 const FRAMING: readonly Row[] = [
