@@ -21,10 +21,8 @@ import { explain, NO_RESOLVER } from './explain.ts';
 import type { Explanation, Question } from './explain.ts';
 import type { Logger } from './foundation/logger.ts';
 import { readIntent } from './intake/read-intent.ts';
-import { createDoors } from './listen/doors.ts';
-import type { Doors } from './listen/doors.ts';
-import { listenProxy } from './listen/proxy-listener.ts';
-import type { ProxyListener } from './listen/proxy-listener.ts';
+import { openInward } from './inward.ts';
+import type { Inward } from './inward.ts';
 import { NO_RANGES } from './network/address-ranges.ts';
 import { createDial } from './network/dial.ts';
 import { createFindRoute } from './network/find-route.ts';
@@ -69,6 +67,8 @@ export interface AppOptions {
 /** A running Sallyport. */
 export interface App {
   readonly proxy: Listener;
+  /** Doors for what is led here, by their keys below `listen.transparent`, as in `tls` and `ports.8443.tls` */
+  readonly transparent: Readonly<Record<string, Listener>>;
   readonly admin: Listener;
   readonly live: LiveConfig;
   /** Paths of what a sandbox may see */
@@ -171,7 +171,6 @@ async function openDoors(rooms: Rooms): Promise<App> {
   };
   const egress = underWay.watch(createEgress(buildSteps(rooms, record)));
   const limits = (): Limits => live.current().snapshot.limits;
-  const doors = createDoors({ egress, contextFor: (host) => leaves.contextFor(host), limits });
   const findRoute = createFindRoute({ resolver: NO_RESOLVER, guard, warm: () => false });
   const { resolve } = rooms.kept.vault;
   const ask = (question: Question): Promise<Explanation> =>
@@ -187,16 +186,17 @@ async function openDoors(rooms: Rooms): Promise<App> {
   listeners.push({ address: admin.address.host, port: admin.address.port });
   undo.push(() => admin.close());
 
-  const proxy = await openProxy(rooms, doors);
-  listeners.push({ address: proxy.host, port: proxy.port });
+  const contextFor = (host: Host) => leaves.contextFor(host);
+  const onListen = (listener: Listener): void => void listeners.push(listener);
+  const inward = await openInward({ live, egress, contextFor, limits, metrics, log, onListen });
   undo.push(() => {
     lanes.destroy();
     return Promise.resolve();
   });
-  undo.push(() => proxy.close(limits().drainMs));
-  rooms.stage.proxy = proxy;
+  undo.push(() => inward.close(limits().drainMs));
+  rooms.stage.proxy = { host: inward.proxy.address, port: inward.proxy.port };
   rooms.stage.phase = 'open';
-  return appOver(rooms, { proxy, admin, audit, explain: ask });
+  return appOver(rooms, { inward, admin, audit, explain: ask });
 }
 
 /** The config in force with the stored environments among its sandboxes. */
@@ -213,12 +213,12 @@ function isOwnListener(guard: Guard, address: Host, port: number): boolean {
 function appOver(
   rooms: Rooms,
   {
-    proxy,
+    inward,
     admin,
     audit,
     explain: ask,
   }: {
-    readonly proxy: ProxyListener;
+    readonly inward: Inward;
     readonly admin: AdminServer;
     readonly audit: AuditSink;
     readonly explain: App['explain'];
@@ -228,7 +228,8 @@ function appOver(
   const { ca } = live.current().config;
   let stopping: Promise<void> | undefined;
   return {
-    proxy: { address: proxy.host, port: proxy.port },
+    proxy: inward.proxy,
+    transparent: inward.transparent,
     admin: { address: admin.address.host, port: admin.address.port },
     live,
     trust: { certificate: ca.certificate, bundle: bundlePath(ca.certificate) },
@@ -283,20 +284,6 @@ function buildSteps(rooms: Rooms, record: (outcome: Outcome) => void): Steps {
     writeRefusal,
     record,
   };
-}
-
-function openProxy({ live, metrics, log }: Rooms, doors: Doors): Promise<ProxyListener> {
-  const { host, port } = live.current().config.listen.proxy;
-  return listenProxy({
-    doors,
-    host,
-    port,
-    maxConnections: () => live.current().snapshot.limits.connections,
-    headerMs: live.current().snapshot.limits.headerMs,
-    onOpen: () => metrics.connectionOpened('sandbox'),
-    onClose: () => metrics.connectionClosed('sandbox'),
-    log,
-  });
 }
 
 interface AdminParts {

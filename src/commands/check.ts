@@ -2,6 +2,7 @@
 // It must never open a listener, make a file, or show a secret.
 import { resolve } from 'node:path';
 import type { Compiled } from '../config/compile.ts';
+import { listenersOf } from '../config/listeners.ts';
 import { loadConfig } from '../config/load.ts';
 import { formatAuthority, parseHost } from '../exchange/authority.ts';
 import type { Config } from '../config/schema.ts';
@@ -22,7 +23,8 @@ interface Summary {
   readonly denylist: number;
   readonly credentials: readonly { readonly id: string; readonly type: string; readonly available: boolean }[];
   readonly sandboxes: readonly string[];
-  readonly listeners: { readonly proxy: string; readonly admin: string };
+  /** By their keys, as in `transparent.tls` */
+  readonly listeners: { readonly proxy: string; readonly admin: string } & Readonly<Record<string, string>>;
   readonly ca: string;
   readonly audit: string;
 }
@@ -58,10 +60,19 @@ function summaryOf({ config, credentials, snapshot }: Compiled): Summary {
     denylist: lists.reduce((sum, { denylist }) => sum + (denylist?.length ?? 0), 0),
     credentials: [...credentials.values()].map((each) => ({ id: each.id, type: each.type, available: !('unavailable' in each) })),
     sandboxes: snapshot.sandboxes.ids,
-    listeners: { proxy: formatListen(config.listen.proxy), admin: formatListen(config.admin.listen) },
+    listeners: {
+      proxy: formatListen(config.listen.proxy),
+      ...transparentOf(config),
+      admin: formatListen(config.admin.listen),
+    },
     ca: config.ca.certificate,
     audit: config.audit.path === '-' ? 'standard output' : config.audit.path,
   };
+}
+
+function transparentOf(config: Config): Record<string, string> {
+  const led = listenersOf(config).filter(({ path }) => path[1] === 'transparent');
+  return Object.fromEntries(led.map((listener) => [listener.path.slice(1).map(String).join('.'), formatListen(listener)]));
 }
 
 /** A listening address as `host:port`, IPv6 in brackets. */
@@ -76,8 +87,7 @@ function rowsOf(summary: Summary): [string, string | readonly string[]][] {
     ['rules', `${summary.rules} on the allowlist, ${summary.denylist} on the denylist`],
     ['credentials', credentials.length === 0 ? 'none' : credentials],
     ['sandboxes', summary.sandboxes],
-    ['proxy', summary.listeners.proxy],
-    ['admin', summary.listeners.admin],
+    ...Object.entries(summary.listeners),
     ['ca', summary.ca],
     ['audit', summary.audit],
   ];

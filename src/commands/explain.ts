@@ -1,6 +1,7 @@
 // `explain`: would this request be let through, and why? Judged by the config at hand, or asked of the running proxy.
 // It must never send the request, resolve the name, or show a value: only names, ids and reasons.
 import { resolve } from 'node:path';
+import { listenersOf } from '../config/listeners.ts';
 import { loadConfig } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { showWire } from '../foundation/visible-text.ts';
@@ -63,8 +64,8 @@ async function judgeByConfig(question: Question, options: ExplainOptions, contex
 }
 
 /** The guard of a proxy that runs here by this config. Its resolver is never asked. */
-function findRouteFor({ listen, admin }: Config): FindRoute {
-  const listeners = [listen.proxy, admin.listen].map(({ host, port }) => ({ address: host, port }));
+function findRouteFor(config: Config): FindRoute {
+  const listeners = listenersOf(config).map(({ host, port }) => ({ address: host, port }));
   const guard = createGuard({ listeners: () => listeners });
   return createFindRoute({ guard, resolver: NO_RESOLVER, warm: () => false });
 }

@@ -3,7 +3,10 @@
 import { resolve as resolvePath } from 'node:path';
 import { startApp } from '../app.ts';
 import type { App } from '../app.ts';
+import { listenersOf } from '../config/listeners.ts';
 import { ConfigError } from '../config/live-config.ts';
+import { formatPath } from '../config/problem.ts';
+import type { Config } from '../config/schema.ts';
 import { createLogger } from '../foundation/logger.ts';
 import type { Logger } from '../foundation/logger.ts';
 import { configPath, readConfig } from './context.ts';
@@ -30,7 +33,7 @@ export async function start(options: ConfigOption, context: CommandContext, even
   try {
     app = await startApp({ configPath: file, env, log, version });
   } catch (error) {
-    voice.complain(startTrouble(error));
+    voice.complain(startTrouble(error, parsed.config));
     return error instanceof ConfigError ? EXIT.config : EXIT.failed;
   }
   const ended = untilToldToStop(app, log, events);
@@ -39,11 +42,13 @@ export async function start(options: ConfigOption, context: CommandContext, even
 }
 
 /** One line with the remedy. What the system says of a port names the address and not the key that chose it. */
-function startTrouble(error: unknown): string {
+function startTrouble(error: unknown, config: Config): string {
   if (!(error instanceof Error)) return 'internal error: the start failed without a reason';
   if (!('syscall' in error) || error.syscall !== 'listen' || !('code' in error)) return error.message;
   const address = /([^ ]+:\d+)$/.exec(error.message)?.[1] ?? 'its address';
-  return `cannot listen on "${address}" (${String(error.code)}); free the port, or change listen.proxy`;
+  const named = listenersOf(config).find(({ host, port }) => `${host}:${port}` === address);
+  const key = named === undefined ? 'it in `listen`' : formatPath(named.path);
+  return `cannot listen on "${address}" (${String(error.code)}); free the port, or change ${key}`;
 }
 
 /** First signal: graceful. Second: at once. SIGHUP: reload, and open the audit log anew for log rotation. */
@@ -98,12 +103,16 @@ function announce(app: App, { file, voice, log, directory }: Announced): void {
   const proxy = `http://${formatListen({ host: app.proxy.address, port: app.proxy.port })}`;
   const admin = `http://${formatListen({ host: app.admin.address, port: app.admin.port })}`;
   const certificate = resolvePath(directory, app.trust.certificate);
+  const led = Object.entries(app.transparent);
   if (!voice.heard) {
-    log.info('listening', { proxy, admin, ca: certificate, config: file });
+    const transparent = Object.fromEntries(led.map(([key, { address, port }]) => [key, formatListen({ host: address, port })]));
+    log.info('listening', { proxy, ...(led.length > 0 ? { transparent } : {}), admin, ca: certificate, config: file });
     return;
   }
   voice.say('sallyport is open', 'strong');
   voice.say(`  proxy   ${proxy}`);
+  for (const [key, { address, port }] of led)
+    voice.say(`  ${key.padEnd(7)} ${formatListen({ host: address, port })}  (for what is led here)`);
   voice.say(`  admin   ${admin}  (/healthz /readyz /metrics, and / for the rest)`);
   voice.say(`  ca      ${certificate}`);
   voice.say(`  config  ${file}  (watched; SIGHUP reads it again)`);

@@ -11,6 +11,7 @@ import type { CompiledCredential } from './compile-credentials.ts';
 import { compileNetwork } from './compile-network.ts';
 import type { NetworkContext } from './compile-network.ts';
 import { boundIn } from './environment-body.ts';
+import { reportListeners, warnOfOpenDoors } from './listeners.ts';
 import { Findings } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { createSandboxRegistry, tokenFaults } from './sandboxes.ts';
@@ -57,12 +58,13 @@ export async function compileConfig(config: Config, options: CompileOptions): Pr
   const { baseDirectory, env, lastGood = NOTHING_YET } = options;
   const sources = new SourceReader({ baseDirectory, env, lastGood, now: options.now ?? Date.now }, findings);
   reportUnavailable(config, findings);
+  reportListeners(config, findings);
   const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
   const policy = buildPolicy(await compileNetwork(config.network, ['network'], context), config.redact);
   const sandboxes = await compileSandboxes(config, policy, context);
   const credentials = await compileCredentials(config.credentials, context);
   const upstreamCa = await readRoots(config.upstream.ca, context);
-  warnOfOpenDoor(config, findings);
+  warnOfOpenDoors(config, findings);
   if (findings.problems.length > 0) return { problems: findings.problems, watched: sources.watched };
   const snapshot: Snapshot = { generation: options.generation, sandboxes, limits: limitsOf(config), credentials };
   const compiled = { snapshot, policy, credentials, upstreamCa, warnings: findings.warnings, watched: sources.watched, config };
@@ -70,9 +72,6 @@ export async function compileConfig(config: Config, options: CompileOptions): Pr
 }
 
 function reportUnavailable(config: Config, findings: Findings): void {
-  if (config.listen.transparent !== undefined) {
-    findings.problem(['listen', 'transparent'], 'listen.transparent is not available in this version; remove it');
-  }
   if (config.upstream.proxy !== null) {
     findings.problem(['upstream', 'proxy'], 'upstream.proxy is not available in this version; remove it or write null');
   }
@@ -142,16 +141,6 @@ function holdsCertificates(text: string): boolean {
     // Any block that OpenSSL cannot read makes the file invalid, and the caller says so.
     return false;
   }
-}
-
-function warnOfOpenDoor(config: Config, findings: Findings): void {
-  const { host } = config.listen.proxy;
-  const loopback = host === 'localhost' || host === '::1' || host.startsWith('127.');
-  if (loopback || Object.keys(config.sandboxes).length > 0) return;
-  findings.warn(
-    ['listen', 'proxy'],
-    'whoever reaches this address may use the door and its credentials; name `sandboxes` with tokens or sources',
-  );
 }
 
 function limitsOf({ limits }: Config): Limits {

@@ -71,11 +71,18 @@ export function count(standard: number, description: string) {
 
 /** `host:port` or `[v6]:port`, to bind to. */
 export function listenAddress(standard: string, description: string) {
+  return bindable().prefault(standard).describe(description);
+}
+
+/** The same for a listener that there may not be. */
+export function doorAddress(description: string) {
+  return bindable().optional().describe(description);
+}
+
+function bindable() {
   return z
     .string({ error: (issue) => (typeof issue.input === 'number' ? listenProblem(String(issue.input)) : undefined) })
-    .transform((text, context): ListenAddress => parseListenAddress(text) ?? fail(context, listenProblem(text)))
-    .prefault(standard)
-    .describe(description);
+    .transform((text, context): ListenAddress => parseListenAddress(text) ?? fail(context, listenProblem(text)));
 }
 
 function listenProblem(text: string): string {
@@ -104,10 +111,12 @@ export function addressRange() {
   });
 }
 
-/** An address in canonical form. */
-export function ipAddress() {
+/** An address of one family in canonical form. */
+export function ipAddress(family: 4 | 6) {
   return z.string().transform((text, context): string => {
-    return parseAddress(text) ?? fail(context, `"${text}" is not an IP address; write it like "10.0.0.2" or "fd00::2"`);
+    const address = parseAddress(text);
+    if (address !== undefined && address.includes(':') === (family === 6)) return address;
+    return fail(context, `"${text}" is not an IPv${family} address; write it like "${family === 4 ? '10.0.0.2' : 'fd00::2'}"`);
   });
 }
 

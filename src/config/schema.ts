@@ -10,33 +10,14 @@ import {
   duration,
   filePath,
   identifier,
-  ipAddress,
   listenAddress,
   secretReference,
   secretValue,
   size,
   variableName,
 } from './fields.ts';
+import { listenSchema } from './listen-schema.ts';
 import { networkSchema } from './rule-schema.ts';
-
-const listen = z.strictObject({
-  proxy: listenAddress(
-    '127.0.0.1:8080',
-    'Where the proxy listens for CONNECT and absolute-form requests over HTTP/1.1. Use 0.0.0.0 when sandboxes come from other hosts.',
-  ),
-  transparent: z
-    .strictObject({
-      tls: listenAddress('0.0.0.0:8443', 'Where redirected TLS connections arrive.'),
-      http: listenAddress('0.0.0.0:8081', 'Where redirected plain HTTP connections arrive.'),
-      dns: listenAddress('0.0.0.0:53', 'Where the DNS door answers.'),
-      answer: ipAddress().describe(
-        'Address that the DNS door answers with: the one where the transparent listeners are reached.',
-      ),
-      ports: z.array(z.int().min(1).max(65535)).optional().describe('Further ports whose connections are redirected here.'),
-    })
-    .optional()
-    .describe('Doors for sandboxes that know of no proxy. Not available in this version.'),
-});
 
 const admin = z.strictObject({
   listen: listenAddress(
@@ -141,7 +122,7 @@ const sandbox = z
 
 /** The whole config. */
 export const configSchema = z.strictObject({
-  listen: listen.prefault({}).describe('Where sandboxes connect. A change needs a restart.'),
+  listen: listenSchema.prefault({}).describe('Where sandboxes connect. A change needs a restart.'),
   admin: admin.prefault({}).describe("The operator's listener. A change needs a restart."),
   ca: ca.prefault({}).describe('The certificate authority of the door. A change needs a restart.'),
   network: networkSchema

@@ -22,6 +22,7 @@ export interface DoorsOptions {
 export interface Doors {
   readonly http1: Http1Door;
   readonly http2: Http2Door;
+  readonly tunnels: Tunnels;
 }
 
 /** Makes the doors. They listen nowhere themselves. */
@@ -34,5 +35,5 @@ export function createDoors({ egress, contextFor, limits }: DoorsOptions): Doors
   });
   const http1 = new Http1Door({ egress, tunnels, limits: limits() });
   const http2 = new Http2Door({ egress, tunnels, limits });
-  return { http1, http2 };
+  return { http1, http2, tunnels };
 }

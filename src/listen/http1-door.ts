@@ -15,6 +15,7 @@ import { closeGently } from './close-gently.ts';
 import { Http1Reply } from './http1-reply.ts';
 import type { Announced } from './http1-reply.ts';
 import { startIdleSweep } from './idle-sweep.ts';
+import { connectTrouble } from './tunnel.ts';
 import type { Tunnels } from './tunnels.ts';
 
 /** What the door needs from the house. */
@@ -183,8 +184,7 @@ export class Http1Door {
       const identity = fieldValue(request.rawHeaders, 'proxy-authorization');
       return this.#options.tunnels.run(socket, { authority, identity, client: socket.remoteAddress ?? '', passthrough });
     };
-    const trouble =
-      this.#options.tunnels.of(socket) !== undefined ? new Refusal('bad_request', 'CONNECT inside a tunnel') : undefined;
+    const trouble = connectTrouble(this.#options.tunnels.of(socket));
     void this.#options.egress({ ...this.#describe(request), trouble, purpose: 'tunnel', protocol: 'http/1.1', reply, open });
   }
 

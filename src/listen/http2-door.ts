@@ -13,6 +13,7 @@ import { readHead } from './http2-head.ts';
 import type { RequestHead } from './http2-head.ts';
 import { Http2Reply } from './http2-reply.ts';
 import { startSessionWatch, WatchedSession } from './session-watch.ts';
+import { connectTrouble } from './tunnel.ts';
 import type { Tunnel } from './tunnel.ts';
 import type { Tunnels } from './tunnels.ts';
 
@@ -144,7 +145,7 @@ export class Http2Door {
       ...base,
       target,
       pseudo: undefined,
-      trouble: base.trouble ?? (tunnel === undefined ? undefined : new Refusal('bad_request', 'CONNECT inside a tunnel')),
+      trouble: base.trouble ?? connectTrouble(tunnel),
       purpose: 'tunnel',
       protocol: 'h2',
       reply,

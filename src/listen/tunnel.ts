@@ -22,6 +22,12 @@ export interface Tunnel {
   carried: number;
 }
 
+/** What is wrong with a CONNECT on a stream; only at the proxy port there is nothing. */
+export function connectTrouble(tunnel: Tunnel | undefined): Refusal | undefined {
+  if (tunnel === undefined) return undefined;
+  return new Refusal('bad_request', tunnel.ceiling === undefined ? 'CONNECT is for the proxy port' : 'CONNECT inside a tunnel');
+}
+
 /** What is spoken inside a tunnel. */
 export type Spoken = 'http/1.1' | 'h2';
 
@@ -38,7 +44,7 @@ export interface TunnelOptions {
 }
 
 /** Fatal alert 112, unrecognized_name (RFC 6066 section 3). */
-const UNRECOGNIZED_NAME = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x70]);
+export const UNRECOGNIZED_NAME = Buffer.from([0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x70]);
 
 /** A ceiling whose scheme is not known before the tunnel has opened. */
 export type Opened = Omit<Ceiling, 'scheme'> & { readonly door: Door; readonly client: string; readonly passthrough: boolean };

@@ -3,9 +3,9 @@
 import type { Duplex } from 'node:stream';
 import type { SecureContext } from 'node:tls';
 import type { Authority, Host } from '../exchange/authority.ts';
-import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import type { Arrival, Door, Origin, TunnelEnd } from '../exchange/stages.ts';
 import { createRequestIds } from '../foundation/request-id.ts';
+import { CutReply } from './cut-reply.ts';
 import { runTunnel } from './tunnel.ts';
 import type { Spoken, Tunnel } from './tunnel.ts';
 
@@ -30,6 +30,12 @@ export interface Connected {
   readonly identity: string | undefined;
   readonly client: string;
   readonly passthrough: boolean;
+}
+
+/** What is known of a connection that was led to a transparent door. */
+export interface Led {
+  readonly origin: Origin;
+  readonly client: string;
 }
 
 /** The tunnels of all doors. */
@@ -65,9 +71,14 @@ export class Tunnels {
   }
 
   /** Takes in a connection that was led to a transparent door and carries HTTP as it is. */
-  lead(stream: Duplex, protocol: Spoken, { origin, client }: { readonly origin: Origin; readonly client: string }): void {
-    this.#byStream.set(stream, { door: 'transparent', ceiling: undefined, origin, client, carried: 0 });
+  lead(stream: Duplex, protocol: Spoken, led: Led): void {
+    this.mark(stream, led);
     this.#options.take(stream, protocol);
+  }
+
+  /** Has what a door says of a connection bear that it was led here. */
+  mark(stream: Duplex, { origin, client }: Led): void {
+    this.#byStream.set(stream, { door: 'transparent', ceiling: undefined, origin, client, carried: 0 });
   }
 
   #passThrough(stream: Duplex, tunnel: Tunnel): Promise<void> {
@@ -86,48 +97,8 @@ export class Tunnels {
       ceiling: tunnel.ceiling,
       origin: undefined,
       client: tunnel.client,
-      reply: new PassedReply(stream),
+      reply: new CutReply(stream, { headSent: false, cut: () => stream.destroy() }),
       stream,
     });
-  }
-}
-
-/** The reply of bytes that nobody looks into: there is none to be had, but it can be cut, and it tells when the sandbox has left. */
-class PassedReply implements ReplyPort {
-  readonly #stream: Duplex;
-  #listener: ReplyListener | undefined = undefined;
-  readonly headSent = false;
-
-  constructor(stream: Duplex) {
-    this.#stream = stream;
-    stream.once('close', () => this.#listener?.gone());
-  }
-
-  get closed(): boolean {
-    return this.#stream.destroyed;
-  }
-
-  listen(listener: ReplyListener): void {
-    this.#listener = listener;
-  }
-
-  invite(): void {}
-
-  interim(): void {}
-
-  head(): void {}
-
-  write(): boolean {
-    return true;
-  }
-
-  end(): void {}
-
-  switchProtocols(): Duplex {
-    return this.#stream;
-  }
-
-  abort(): void {
-    this.#stream.destroy();
   }
 }

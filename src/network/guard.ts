@@ -73,7 +73,20 @@ function reachesListener(faces: readonly Host[], listener: Listener, isOwn: (add
   return faces.some((face) => boundFaces.includes(face) || classify(face) === 'unspecified');
 }
 
-function cachedAddresses(options: GuardOptions): () => ReadonlySet<Host> {
+/** Whether an address is that of one of the machine's interfaces, as the guard knows it; true where the system does not say. */
+export function createOwnAddresses(options: Omit<GuardOptions, 'listeners'> = {}): (address: Host) => boolean {
+  const ownAddresses = cachedAddresses(options);
+  return (address) => {
+    try {
+      return ownAddresses().has(address);
+    } catch {
+      // What may be the machine's own says nothing of where a connection was going, and then there is nothing to judge.
+      return true;
+    }
+  };
+}
+
+function cachedAddresses(options: Omit<GuardOptions, 'listeners'>): () => ReadonlySet<Host> {
   const { interfaces = systemAddresses, now = () => performance.now() } = options;
   let known: ReadonlySet<Host> = new Set();
   let askedAt = -Infinity;

@@ -358,9 +358,14 @@ describe('credentials', () => {
 describe('a problem', () => {
   it.each([
     [
-      'listen.transparent',
-      'listen: { transparent: { answer: 10.0.0.2 } }',
-      ['listen.transparent: listen.transparent is not available in this version; remove it'],
+      'two listeners at one address',
+      'listen: { proxy: "10.0.0.2:8080", transparent: { tls: "0.0.0.0:8080", http: "[::1]:8080" } }',
+      ['listen.transparent.tls: would listen where `listen.proxy` does; give each a port of its own'],
+    ],
+    [
+      'a listener at the address of the admin listener',
+      'listen: { transparent: { ports: { "8443": { tls: "[::]:9090" } } } }',
+      ['admin.listen: would listen where `listen.transparent.ports.8443.tls` does; give each a port of its own'],
     ],
     [
       'a corporate proxy',

@@ -8,11 +8,8 @@ import { check } from '../../src/commands/check.ts';
 import { capture, json, writeConfig } from '../commands/rig.ts';
 import { CONFIG, chartObjects, kubernetesLayout, object } from '../support/layouts.ts';
 
-/** Whether this version knows `listen.transparent`. While it is false the doors are taken out of a config before it is checked. */
-const TRANSPARENT_DOORS = false as boolean;
-
 interface LayoutConfig {
-  readonly listen: { readonly proxy: string; transparent?: { tls: string; http: string; dns: string; answer: string } };
+  readonly listen: { readonly proxy: string; readonly transparent?: { tls: string; http: string; dns: string; answer: string } };
   readonly admin: { readonly listen: string; readonly token: { readonly file: string } };
   readonly ca: { readonly certificate: string; readonly key: string };
   readonly store: { readonly uri: string; readonly key: { readonly file: string } };
@@ -33,11 +30,15 @@ const configs: [string, () => string | Promise<string>][] = [
 describe('the config of a layout', () => {
   it.each(configs)('%s passes `sallyport check`', async (_name, read) => {
     const config = parse(await read()) as LayoutConfig;
-    if (!TRANSPARENT_DOORS) delete config.listen.transparent;
     const { directory, config: file } = writeConfig(config);
     const captured = capture(directory);
     expect(await check({ config: file, json: true }, captured.context), captured.out()).toBe(0);
     expect(json(captured)).toMatchObject({ valid: true, summary: { listeners: { proxy: config.listen.proxy } } });
+    const { tls, http, dns } = config.listen.transparent ?? {};
+    if (tls === undefined) return;
+    expect(json(captured)).toMatchObject({
+      summary: { listeners: { 'transparent.tls': tls, 'transparent.http': http, 'transparent.dns': dns } },
+    });
   });
 
   it.each(configs)('%s writes where the image lets it, and never beside the public certificate', async (_name, read) => {

@@ -5,7 +5,8 @@ import type { Authority } from '../../src/exchange/authority.ts';
 import type { Limits } from '../../src/exchange/snapshot.ts';
 import type { Arrival } from '../../src/exchange/stages.ts';
 import { createDoors } from '../../src/listen/doors.ts';
-import { listenProxy } from '../../src/listen/proxy-listener.ts';
+import { proxyEntrance } from '../../src/listen/entrance.ts';
+import { Listeners } from '../../src/listen/listeners.ts';
 import { TEST_LIMITS } from '../support/arrivals.ts';
 import { openOutside } from '../support/outside.ts';
 
@@ -67,12 +68,9 @@ export async function openRig(journey: Journey = answerAll, limits: Partial<Limi
     contextFor: (host) => leaves.contextFor(host),
     limits: () => inForce,
   });
-  const listener = await listenProxy({
+  const listeners = new Listeners({
     doors,
-    host: '127.0.0.1',
-    port: 0,
     maxConnections: () => inForce.connections,
-    headerMs: inForce.headerMs,
     onOpen: () => (open += 1),
     onClose: () => {
       open -= 1;
@@ -80,8 +78,9 @@ export async function openRig(journey: Journey = answerAll, limits: Partial<Limi
     },
     log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
   });
+  const { port } = await listeners.bind('proxy', { host: '127.0.0.1', port: 0 }, proxyEntrance(doors, inForce.headerMs));
   return {
-    port: listener.port,
+    port,
     ca: outside.authority.certificatePem,
     arrivals,
     get open() {
@@ -108,9 +107,9 @@ export async function openRig(journey: Journey = answerAll, limits: Partial<Limi
         waiting.add(look);
         look();
       }),
-    drain: (drainMs) => listener.close(drainMs),
+    drain: (drainMs) => listeners.close(drainMs),
     close: async () => {
-      await listener.close(0);
+      await listeners.close(0);
       await outside.close();
     },
   };
