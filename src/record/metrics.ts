@@ -17,6 +17,9 @@ export type Side = 'sandbox' | 'upstream';
 /** Whether a new configuration came into force. */
 export type ReloadResultLabel = 'accepted' | 'rejected';
 
+/** Why the DNS door gave no answer: over the rate of an address, over the size of a question, no query, one connection too many, a question that never ended. */
+export type UnansweredLookup = (typeof UNANSWERED)[number];
+
 /** The numbers of this process. Every method is cheap and never throws. */
 export interface Metrics {
   /** One exchange ended. Called by the ledger only, once for each Outcome. */
@@ -39,6 +42,8 @@ export interface Metrics {
   reloaded(result: ReloadResultLabel, epochSeconds: number): void;
   /** From now on each scrape asks whether requests are served, and says so in `sallyport_ready`. To be called once. */
   readiness(isReady: () => boolean): void;
+  /** A message at the DNS door, or a connection of it, got no answer, and has no line in the ledger. */
+  lookupDropped(reason: UnansweredLookup): void;
   /** One handler of a hook ran, as a hook-runner reported it; a word that is not in the closed lists is not counted. */
   hookRan(run: CountedRun): void;
   /** The exposition text. */
@@ -57,6 +62,7 @@ const DECISIONS = { allow: 0, refuse: 1, would_refuse: 2, fault: 3 } as const sa
 const PROTOCOLS = { 'http/1.1': 0, h2: 1, websocket: 2, passthrough: 3, dns: 4 } as const satisfies Record<Protocol, number>;
 const PROTOCOL_COUNT = Object.keys(PROTOCOLS).length;
 const REASONS: ReadonlyMap<string, number> = new Map(['none', ...Object.keys(CODES)].map((reason, index) => [reason, index]));
+const UNANSWERED = ['rate', 'size', 'malformed', 'connections', 'idle'] as const;
 const FAILURE_REASON = /^[a-z][a-z0-9_]{0,39}$/;
 
 const BUCKETS = {
@@ -85,6 +91,7 @@ export function createMetrics(options: { readonly version: string }): Metrics {
     ...credentialMetrics(registry),
     ...reloadMetrics(registry),
     readiness: (isReady) => readinessMetric(registry, isReady),
+    lookupDropped: lookupMetrics(registry),
     hookRan: hookMetrics(registry),
     scrape: () => registry.metrics(),
     contentType: registry.contentType,
@@ -256,6 +263,20 @@ function readinessMetric(registry: Registry, isReady: () => boolean): void {
       this.set(isReady() ? 1 : 0);
     },
   });
+}
+
+function lookupMetrics(registry: Registry): Metrics['lookupDropped'] {
+  const drops = counter(registry, {
+    name: 'sallyport_dns_dropped_total',
+    help: 'Messages and connections at the DNS door that got no answer',
+    labelNames: ['reason'],
+  });
+  // A series that is there from the start shows its first increase.
+  const counts = new Map(UNANSWERED.map((reason) => [reason, drops.at(reason, 0, () => ({ reason }))]));
+  return (reason) => {
+    const count = counts.get(reason);
+    if (count !== undefined) count.value += 1;
+  };
 }
 
 function hookMetrics(registry: Registry): (run: CountedRun) => void {

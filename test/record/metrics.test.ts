@@ -44,6 +44,7 @@ describe('createMetrics', () => {
       sallyport_certificate_cache_hits_total: 'counter',
       sallyport_config_reloads_total: 'counter',
       sallyport_config_last_reload_timestamp_seconds: 'gauge',
+      sallyport_dns_dropped_total: 'counter',
       sallyport_hook_runs_total: 'counter',
       sallyport_hook_duration_seconds: 'histogram',
       sallyport_build_info: 'gauge',
@@ -162,6 +163,20 @@ describe('createMetrics', () => {
     metrics.exchange(outcome({ trace: { dispatchedAt: 0 } }));
     expect(await value('sallyport_proxy_overhead_seconds_count')).toBe(2);
     expect(await value('sallyport_proxy_overhead_seconds_sum')).toBeCloseTo(0.003);
+  });
+
+  it('counts what got no answer at the DNS door, from zero on', async () => {
+    metrics.lookupDropped('rate');
+    metrics.lookupDropped('rate');
+    metrics.lookupDropped('from elsewhere' as 'size');
+    const series = (await ours()).filter((line) => line.startsWith('sallyport_dns_dropped_total'));
+    expect(series.sort()).toEqual([
+      'sallyport_dns_dropped_total{reason="connections"} 0',
+      'sallyport_dns_dropped_total{reason="idle"} 0',
+      'sallyport_dns_dropped_total{reason="malformed"} 0',
+      'sallyport_dns_dropped_total{reason="rate"} 2',
+      'sallyport_dns_dropped_total{reason="size"} 0',
+    ]);
   });
 
   it('follows connections, certificates, credentials and reloads', async () => {
