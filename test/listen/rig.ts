@@ -5,14 +5,17 @@ import type { Authority } from '../../src/exchange/authority.ts';
 import type { Limits } from '../../src/exchange/snapshot.ts';
 import type { Arrival } from '../../src/exchange/stages.ts';
 import { createDoors } from '../../src/listen/doors.ts';
-import { proxyEntrance } from '../../src/listen/entrance.ts';
+import { plainEntrance, proxyEntrance } from '../../src/listen/entrance.ts';
 import { Listeners } from '../../src/listen/listeners.ts';
+import { TlsEntrance } from '../../src/listen/tls-entrance.ts';
 import { TEST_LIMITS } from '../support/arrivals.ts';
 import { openOutside } from '../support/outside.ts';
 
 /** Doors on a port. */
 export interface Rig {
   readonly port: number;
+  /** Transparent doors at every address, for connections to ports 443 and 80; of 127.0.0.1 they take it that the machine has it */
+  readonly led: { readonly tls: number; readonly http: number };
   /** PEM of the CA that tunnels show */
   readonly ca: string;
   /** Every arrival so far, in order */
@@ -59,12 +62,13 @@ export async function openRig(journey: Journey = answerAll, limits: Partial<Limi
   const waiting = new Set<() => void>();
   let open = 0;
   const inForce = { ...TEST_LIMITS, ...limits };
+  const egress = async (arrival: Arrival): Promise<void> => {
+    arrivals.push(arrival);
+    for (const look of waiting) look();
+    await journey(arrival);
+  };
   const doors = createDoors({
-    egress: async (arrival) => {
-      arrivals.push(arrival);
-      for (const look of waiting) look();
-      await journey(arrival);
-    },
+    egress,
     contextFor: (host) => leaves.contextFor(host),
     limits: () => inForce,
   });
@@ -79,8 +83,21 @@ export async function openRig(journey: Journey = answerAll, limits: Partial<Limi
     log: { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined },
   });
   const { port } = await listeners.bind('proxy', { host: '127.0.0.1', port: 0 }, proxyEntrance(doors, inForce.headerMs));
+  const isOwnAddress = (address: string): boolean => address === '127.0.0.1';
+  const everywhere = { host: '0.0.0.0', port: 0 };
+  const forTls = new TlsEntrance({
+    doors,
+    egress,
+    destination: { port: 443, isOwnAddress },
+    withinMs: inForce.handshakeMs,
+  });
+  const forPlain = plainEntrance(doors, inForce.headerMs, { port: 80, isOwnAddress });
   return {
     port,
+    led: {
+      tls: (await listeners.bind('tls', everywhere, forTls)).port,
+      http: (await listeners.bind('http', everywhere, forPlain)).port,
+    },
     ca: outside.authority.certificatePem,
     arrivals,
     get open() {

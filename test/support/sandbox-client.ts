@@ -15,10 +15,10 @@ export interface Answer {
   readonly trailers: readonly string[];
 }
 
-/** Connects to a port on loopback. */
-export function connectTo(port: number): Promise<net.Socket> {
+/** Connects to a port on loopback; every address of 127.0.0.0/8 is there. */
+export function connectTo(port: number, host = '127.0.0.1'): Promise<net.Socket> {
   return new Promise((resolve, reject) => {
-    const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    const socket = net.connect({ port, host, allowHalfOpen: true });
     socket.once('error', reject);
     socket.once('connect', () => {
       socket.off('error', reject);
