@@ -24,7 +24,7 @@ import { readIntent } from './intake/read-intent.ts';
 import { openInward } from './inward.ts';
 import type { Inward } from './inward.ts';
 import { NO_RANGES } from './network/address-ranges.ts';
-import { createDial } from './network/dial.ts';
+import { dialRoutes, targetOf } from './network/dial.ts';
 import { createFindRoute } from './network/find-route.ts';
 import type { Guard, Listener } from './network/guard.ts';
 import type { Resolver } from './network/resolver.ts';
@@ -256,8 +256,9 @@ const SHUTTING_DOWN = new Refusal('shutting_down', 'this proxy is shutting down 
 
 function buildSteps(rooms: Rooms, record: (outcome: Outcome) => void): Steps {
   const { lanes, metrics, stage } = rooms;
-  const { resolver, guard, trust } = rooms.outward;
-  const findRoute = createFindRoute({ resolver, guard, warm: (lane) => lanes.warm(lane) });
+  const { resolver, guard, trust, out } = rooms.outward;
+  const { leaves } = out;
+  const findRoute = createFindRoute({ resolver, guard, leaves, warm: (lane) => lanes.warm(lane) });
   const attachCredentials = createAttach({
     resolve: rooms.kept.vault.resolve,
     onUnavailable: (credential) => metrics.credentialFailed(credential, 'unavailable'),
@@ -265,8 +266,9 @@ function buildSteps(rooms: Rooms, record: (outcome: Outcome) => void): Steps {
     ...(rooms.now === undefined ? {} : { now: rooms.now }),
   });
   const send = createSend({
-    findAnew: createFindRoute({ resolver, guard, warm: () => false }),
-    dial: createDial({ guard }),
+    findAnew: createFindRoute({ resolver, guard, leaves, warm: () => false }),
+    dial: dialRoutes(out.dial),
+    forward: (route, deadlineMs, signal) => out.forward(targetOf(route), deadlineMs, signal),
     lanes,
     trust,
     convert: { fields: replyFields, trailers: replyTrailers, redactFields, redactHead },

@@ -4,12 +4,17 @@ import type { FetchToken } from './credentials/token-endpoint.ts';
 import type { LiveConfig } from './config/live-config.ts';
 import type { AddressRanges } from './exchange/rule.ts';
 import type { Logger } from './foundation/logger.ts';
+import type { CorporateProxy } from './network/corporate-proxy.ts';
+import { createDialTo } from './network/dial.ts';
+import { createDialOut } from './network/dial-out.ts';
+import type { DialOut } from './network/dial-out.ts';
 import { createGuard } from './network/guard.ts';
 import type { Guard, Listener } from './network/guard.ts';
 import { createReach } from './network/reach.ts';
 import { systemResolver } from './network/resolver.ts';
 import type { Resolver } from './network/resolver.ts';
 import { createPostForm } from './upstream/post-form.ts';
+import { secure } from './upstream/secure.ts';
 import type { UpstreamTrust } from './upstream/secure.ts';
 import { createTrustOver, rootsOfTheMachine } from './upstream/trust.ts';
 
@@ -20,6 +25,8 @@ export interface Outward {
   /** The proxy's own; the guard heeds each from the moment it is added */
   readonly listeners: Listener[];
   readonly trust: () => UpstreamTrust;
+  /** Opens connections, through the corporate proxy where there is one */
+  readonly out: DialOut;
   /** Asks a token endpoint */
   readonly fetchToken: FetchToken;
 }
@@ -43,8 +50,33 @@ export function openOutward(options: OutwardOptions, live: LiveConfig): Outward 
   trust();
   const listeners: Listener[] = [];
   const guard = createGuard({ listeners: () => listeners });
-  const post = createPostForm({ reach: createReach({ resolver, guard }), trust });
+  const out = openDialOut({ resolver, guard, trust, proxy: () => live.current().corporateProxy });
+  const post = createPostForm({ reach: createReach({ resolver, guard, ...out }), trust });
   const fetchToken: FetchToken =
     tokenRanges === undefined ? post : (request) => post({ ...request, opened: request.opened ?? tokenRanges });
-  return { resolver, guard, listeners, trust, fetchToken };
+  return { resolver, guard, listeners, trust, out, fetchToken };
+}
+
+/** The ways out through the corporate proxy in force, TLS with it verified as with an upstream. */
+export function openDialOut(options: {
+  readonly resolver: Resolver;
+  readonly guard: Guard;
+  readonly trust: () => UpstreamTrust;
+  readonly proxy: () => CorporateProxy | undefined;
+}): DialOut {
+  const { resolver, guard, trust, proxy } = options;
+  return createDialOut({
+    resolver,
+    guard,
+    proxy,
+    dial: createDialTo({ guard }),
+    secure: (socket, { authority, deadlineMs, signal }) =>
+      secure(socket, {
+        authority,
+        lane: `_corporate ${authority.host}:${authority.port}`,
+        trust: trust(),
+        deadlineMs,
+        ...(signal === undefined ? {} : { signal }),
+      }),
+  });
 }

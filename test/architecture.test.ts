@@ -112,7 +112,7 @@ describe('the architecture', () => {
     const places = files
       .filter((file) => file.path !== 'foundation/secret.ts' && file.text.includes('.reveal()'))
       .map((file) => file.path);
-    // the wire, of exchanges and of token endpoints; the comparison of tokens; checking and composing what a source holds; the sealed
+    // the wire, of exchanges, of token endpoints and of a corporate proxy; the comparison of tokens; checking and composing what a source holds; the sealed
     // record of a rotated token; and the proxy URL of `env --sandbox`
     expect(places.sort()).toEqual([
       'commands/env.ts',
@@ -123,6 +123,8 @@ describe('the architecture', () => {
       'credentials/signer.ts',
       'credentials/swap.ts',
       'credentials/token-records.ts',
+      'network/request-tunnel.ts',
+      'upstream/forwarded.ts',
       'upstream/post-form.ts',
     ]);
   });

@@ -32,12 +32,13 @@ import { fieldValue } from '../exchange/header-fields.ts';
 import type { Arrival, Ceiling, TunnelEnd } from '../exchange/stages.ts';
 import type { Outcome } from '../exchange/trace.ts';
 import { readIntent } from '../intake/read-intent.ts';
-import { createDial } from '../network/dial.ts';
+import { dialRoutes } from '../network/dial.ts';
 import { createFindRoute } from '../network/find-route.ts';
 import { createGuard } from '../network/guard.ts';
 import type { Listener } from '../network/guard.ts';
 import { systemResolver } from '../network/resolver.ts';
 import type { Resolver } from '../network/resolver.ts';
+import { openDialOut } from '../outward.ts';
 import { decide } from '../policy/decide.ts';
 import { identify } from '../policy/identify.ts';
 import { writeRefusal } from '../reply/write-refusal.ts';
@@ -129,17 +130,19 @@ class House {
 
   constructor({ compiled, record, resolver = systemResolver(), env = process.env, listeners = () => [] }: SallyportOptions) {
     const guard = createGuard({ listeners: () => [...listeners(), ...this.#ownListeners()] });
+    const machine = rootsOfTheMachine(env, (message) => process.emitWarning(message));
+    const trust = createTrustOver(() => compiled().upstreamCa, machine);
+    const { dial, leaves } = openDialOut({ resolver, guard, trust, proxy: () => compiled().corporateProxy });
     this.#steps = {
       snapshot: () => compiled().snapshot,
       readIntent,
       identify,
       decide,
-      findRoute: createFindRoute({ resolver, guard, warm: () => false }),
+      findRoute: createFindRoute({ resolver, guard, leaves, warm: () => false }),
       attachCredentials: createAttach({ resolve: resolveDeclared }),
       record,
     };
-    const machine = rootsOfTheMachine(env, (message) => process.emitWarning(message));
-    this.#road = { dial: createDial({ guard }), trust: createTrustOver(() => compiled().upstreamCa, machine) };
+    this.#road = { dial: dialRoutes(dial), trust };
     diagnostics.subscribe(REQUEST_START, this.#remember);
   }
 

@@ -5,9 +5,11 @@ import { X509Certificate } from 'node:crypto';
 import type { Policy } from '../exchange/rule.ts';
 import type { Limits, SandboxRegistry, Snapshot } from '../exchange/snapshot.ts';
 import type { Secret } from '../foundation/secret.ts';
+import type { CorporateProxy } from '../network/corporate-proxy.ts';
 import { buildPolicy, underDenylistOf } from '../policy/policy-index.ts';
 import { compileCredentials } from './compile-credentials.ts';
 import type { CompiledCredential } from './compile-credentials.ts';
+import { compileCorporateProxy } from './compile-proxy.ts';
 import { compileNetwork } from './compile-network.ts';
 import type { NetworkContext } from './compile-network.ts';
 import { boundIn } from './environment-body.ts';
@@ -30,6 +32,8 @@ export interface Compiled {
   readonly credentials: ReadonlyMap<string, CompiledCredential>;
   /** PEM texts of the further roots, one for each file */
   readonly upstreamCa: readonly string[];
+  /** What upstreams are reached through; `undefined`: nothing */
+  readonly corporateProxy: CorporateProxy | undefined;
   readonly warnings: readonly string[];
   /** Absolute paths of every file that the config names a secret or a root in */
   readonly watched: readonly string[];
@@ -57,24 +61,19 @@ export async function compileConfig(config: Config, options: CompileOptions): Pr
   const findings = new Findings();
   const { baseDirectory, env, lastGood = NOTHING_YET } = options;
   const sources = new SourceReader({ baseDirectory, env, lastGood, now: options.now ?? Date.now }, findings);
-  reportUnavailable(config, findings);
   reportListeners(config, findings);
   const context: NetworkContext = { sources, findings, credentialIds: new Set(Object.keys(config.credentials)) };
   const policy = buildPolicy(await compileNetwork(config.network, ['network'], context), config.redact);
   const sandboxes = await compileSandboxes(config, policy, context);
   const credentials = await compileCredentials(config.credentials, context);
   const upstreamCa = await readRoots(config.upstream.ca, context);
+  const corporateProxy = await compileCorporateProxy(config.upstream.proxy, context);
   warnOfOpenDoors(config, findings);
   if (findings.problems.length > 0) return { problems: findings.problems, watched: sources.watched };
   const snapshot: Snapshot = { generation: options.generation, sandboxes, limits: limitsOf(config), credentials };
-  const compiled = { snapshot, policy, credentials, upstreamCa, warnings: findings.warnings, watched: sources.watched, config };
+  const { warnings } = findings;
+  const compiled = { snapshot, policy, credentials, upstreamCa, corporateProxy, warnings, watched: sources.watched, config };
   return { compiled, digest: sources.digest(), lastGood: sources.lastGood };
-}
-
-function reportUnavailable(config: Config, findings: Findings): void {
-  if (config.upstream.proxy !== null) {
-    findings.problem(['upstream', 'proxy'], 'upstream.proxy is not available in this version; remove it or write null');
-  }
 }
 
 async function compileSandboxes(config: Config, policy: Policy, context: NetworkContext): Promise<SandboxRegistry> {

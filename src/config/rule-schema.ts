@@ -8,7 +8,8 @@ import { parseDomain } from '../policy/host-pattern.ts';
 import type { DomainPattern } from '../policy/host-pattern.ts';
 import { addressRange, credentialId, fail, headerFields, headerName, isMapping, onAnyMapping } from './fields.ts';
 
-function domain() {
+/** A pattern of hosts, as a rule's `domain`. */
+export function domain() {
   return z.string().transform((text, context): DomainPattern => {
     const parsed = parseDomain(text);
     return 'problem' in parsed ? fail(context, parsed.problem) : parsed;

@@ -17,6 +17,7 @@ import {
   variableName,
 } from './fields.ts';
 import { listenSchema } from './listen-schema.ts';
+import { corporateProxySchema } from './proxy-schema.ts';
 import { networkSchema } from './rule-schema.ts';
 
 const admin = z.strictObject({
@@ -162,7 +163,10 @@ export const configSchema = z.strictObject({
   upstream: z
     .strictObject({
       ca: z.array(filePath()).prefault([]).describe('PEM files of further roots that upstreams may be verified against.'),
-      proxy: z.string().nullable().prefault(null).describe('Corporate proxy to go through. Not available in this version.'),
+      proxy: corporateProxySchema
+        .nullable()
+        .prefault(null)
+        .describe('Corporate proxy that every connection to an upstream, a token endpoint too, is opened through. null: none.'),
     })
     .prefault({})
     .describe('How upstreams are reached.'),

@@ -2,7 +2,7 @@
 // It must never resolve a name, connect to an address the route does not hold, or leave a socket behind on any path.
 import net from 'node:net';
 import { parseAddress } from '../exchange/authority.ts';
-import type { Host } from '../exchange/authority.ts';
+import type { Authority, Host } from '../exchange/authority.ts';
 import { Fault } from '../exchange/codes.ts';
 import type { AddressRanges } from '../exchange/rule.ts';
 import type { Route } from '../exchange/stages.ts';
@@ -29,21 +29,32 @@ export interface DialOptions {
 
 /** See Dial. */
 export function createDial(options: DialOptions): Dial {
-  const dial = createDialTo(options);
-  return ({ addresses, permit }, deadlineMs, signal) =>
-    dial({ addresses, port: permit.intent.authority.port, opened: permit.rule.opened }, deadlineMs, signal);
+  return dialRoutes(createDialTo(options));
 }
 
-/** Where a dial goes: judged addresses, and the ranges that were open when they were judged. */
+/** A Dial over what opens connections to targets. */
+export function dialRoutes(dial: DialTo): Dial {
+  return (route, deadlineMs, signal) => dial(targetOf(route), deadlineMs, signal);
+}
+
+/** Where a route leads. */
+export function targetOf({ addresses, permit }: Route): DialTarget {
+  return { authority: permit.intent.authority, addresses, opened: permit.rule.opened };
+}
+
+/** Where a dial goes: judged addresses of an authority, and the ranges that were open when they were judged. */
 export interface DialTarget {
+  readonly authority: Authority;
   readonly addresses: readonly Host[];
-  readonly port: number;
   readonly opened: AddressRanges;
 }
 
-/** A dial of addresses that stand in no route; like Dial in all else. */
-export function createDialTo({ guard, staggerMs = 250, connect = net.connect }: DialOptions) {
-  return ({ addresses, port, opened }: DialTarget, deadlineMs: number, signal?: AbortSignal): Promise<net.Socket> =>
+/** Opens a connection to a target; like Dial in all else. */
+export type DialTo = (target: DialTarget, deadlineMs: number, signal?: AbortSignal) => Promise<net.Socket>;
+
+/** A dial of addresses that stand in no route. */
+export function createDialTo({ guard, staggerMs = 250, connect = net.connect }: DialOptions): DialTo {
+  return ({ authority: { port }, addresses, opened }, deadlineMs, signal) =>
     new Promise((resolve, reject) => {
       const race = new Race({
         addresses,

@@ -9,6 +9,7 @@ import type { AddressRanges } from '../exchange/rule.ts';
 import { makeRoute } from '../exchange/stages.ts';
 import type { Arrival, Permit, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
+import { LEAVE_AFTER_MS, leaveName } from './corporate-proxy.ts';
 import type { DeniedReason, Guard } from './guard.ts';
 import type { Resolver } from './resolver.ts';
 
@@ -29,13 +30,15 @@ export interface FindRouteOptions {
   readonly guard: Guard;
   /** Whether a pooled connection of the lane waits for an exchange */
   readonly warm: (lane: string) => boolean;
+  /** Whether a name that does not resolve here is the corporate proxy's to resolve: its route holds no address. Default: none is */
+  readonly leaves?: (host: Host) => boolean;
 }
 
 const MOST_ADDRESSES = 8;
 const NOWHERE_NEW: readonly Host[] = [];
 
 /** See FindRoute. */
-export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): FindRoute {
+export function createFindRoute({ resolver, guard, warm, leaves }: FindRouteOptions): FindRoute {
   const judgeAll = <A extends Arrival>(permit: Permit<A>, answers: readonly string[], trace: Trace): Route<A> | Refusal => {
     const { authority } = permit.intent;
     const judged = judgeAnswers(guard, answers, { authority, opened: permit.rule.opened });
@@ -54,9 +57,14 @@ export function createFindRoute({ resolver, guard, warm }: FindRouteOptions): Fi
     const { host, address } = authority;
     if (address) return judgeAll(permit, [host], trace);
     const askedAt = performance.now();
-    return resolveWithin(resolver, { host, sandbox: permit.sandbox.id }, dnsMs)
+    const left = leaves?.(host) === true;
+    const judged = resolveWithin(resolver, { host, sandbox: permit.sandbox.id }, left ? Math.min(dnsMs, LEAVE_AFTER_MS) : dnsMs)
       .finally(() => (trace.dnsMs = performance.now() - askedAt))
       .then((answers) => judgeAll(permit, answers, trace));
+    if (!left) return judged;
+    return judged.catch(
+      (thrown: unknown) => leaveName(host, thrown, permit.rule.id) ?? makeRoute({ permit, addresses: NOWHERE_NEW, lane }),
+    );
   };
 }
 

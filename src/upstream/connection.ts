@@ -4,8 +4,10 @@ import type { Socket } from 'node:net';
 import { Client } from 'undici';
 import type { Dispatcher } from 'undici';
 import type { Host } from '../exchange/authority.ts';
+import type { Secret } from '../foundation/secret.ts';
 import type { Answer } from './answer.ts';
 import type { Carrier, ConnectionLimits, Outgoing, Way } from './carrier.ts';
+import { forwarded, ForwardedAnswer } from './forwarded.ts';
 import { makePatient } from './patient-socket.ts';
 import type { Gate } from './patient-socket.ts';
 
@@ -13,17 +15,28 @@ import type { Gate } from './patient-socket.ts';
 export class UpstreamConnection implements Carrier, Way {
   readonly #client: Client;
   readonly #socket: Socket;
+  readonly #origin: string;
   readonly address: Host;
   readonly gate: Gate;
   readonly unprocessed = false;
+  /** Set where it leads to another proxy, which takes requests in absolute-form and no upgrade */
+  readonly forwarding: { readonly authorization: Secret | undefined } | undefined;
   exchanges = 0;
   alive = true;
 
   constructor(
     socket: Socket,
-    options: { readonly origin: string; readonly address: Host; readonly limits: ConnectionLimits; readonly onEnd: () => void },
+    options: {
+      readonly origin: string;
+      readonly address: Host;
+      readonly limits: ConnectionLimits;
+      readonly onEnd: () => void;
+      readonly forwarding?: { readonly authorization: Secret | undefined } | undefined;
+    },
   ) {
     this.address = options.address;
+    this.forwarding = options.forwarding;
+    this.#origin = options.origin;
     this.#socket = socket;
     this.gate = makePatient(socket);
     let handedOver = false;
@@ -63,6 +76,12 @@ export class UpstreamConnection implements Carrier, Way {
   }
 
   send(request: Outgoing, answer: Answer): void {
+    const { forwarding } = this;
+    if (forwarding === undefined) this.#dispatch(request, answer);
+    else this.#dispatch(forwarded(request, this.#origin, forwarding.authorization), new ForwardedAnswer(answer, forwarding));
+  }
+
+  #dispatch(request: Outgoing, answer: Answer | ForwardedAnswer): void {
     this.#client.dispatch(request as unknown as Dispatcher.DispatchOptions, answer as unknown as Dispatcher.DispatchHandler);
   }
 

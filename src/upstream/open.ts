@@ -9,6 +9,7 @@ import { Fault, isRefusal, Refusal } from '../exchange/codes.ts';
 import type { Limits } from '../exchange/snapshot.ts';
 import type { Permit, Route } from '../exchange/stages.ts';
 import type { Trace } from '../exchange/trace.ts';
+import type { Secret } from '../foundation/secret.ts';
 import type { Carrier } from './carrier.ts';
 import { UpstreamConnection } from './connection.ts';
 import { Departure } from './departure.ts';
@@ -24,6 +25,16 @@ import type { SessionOptions } from './session.ts';
 /** Opens a TCP connection to one of a route's judged addresses; given by the network room. */
 export type Dial = (route: Route, deadlineMs: number, signal: AbortSignal) => Promise<Socket>;
 
+/** A connection to another proxy, which takes requests over plain HTTP in absolute-form. */
+export interface Forwarding {
+  readonly socket: Socket;
+  /** The whole value of Proxy-Authorization; `undefined`: none is sent */
+  readonly authorization: Secret | undefined;
+}
+
+/** Opens one for a request over plain HTTP; `undefined` where it is to be dialled as everything else. Given by the network room. */
+export type Forward = (route: Route, deadlineMs: number, signal: AbortSignal) => Promise<Forwarding> | undefined;
+
 /** Resolves and judges a permit's target again; given by the network room. */
 export type FindAnew = (permit: Permit, trace: Trace, dnsMs: number) => Promise<Route | Refusal> | Route | Refusal;
 
@@ -31,6 +42,8 @@ export type FindAnew = (permit: Permit, trace: Trace, dnsMs: number) => Promise<
 export interface OpenOptions {
   readonly findAnew: FindAnew;
   readonly dial: Dial;
+  /** Left out: nothing is forwarded */
+  readonly forward?: Forward;
   readonly lanes: Lanes;
   readonly trust: () => UpstreamTrust;
   readonly onOpen: () => void;
@@ -50,9 +63,12 @@ export function tooMany(): Refusal {
 }
 
 /** Dials a route and measures how long that took. */
-export async function dialFor(dial: Dial, { route, trace, limits }: Traveller, signal: AbortSignal): Promise<Socket> {
+export async function dialFor(dial: Dial, traveller: Traveller, signal: AbortSignal): Promise<Socket> {
   const begun = performance.now();
-  const socket = await dial(route, limits.connectMs, signal);
+  return reached(traveller, await dial(traveller.route, traveller.limits.connectMs, signal), begun);
+}
+
+function reached({ trace }: Traveller, socket: Socket, begun: number): Socket {
   trace.connectMs = performance.now() - begun;
   trace.address = parseAddress(socket.remoteAddress ?? '');
   return socket;
@@ -168,9 +184,11 @@ class Opening {
     const { epoch } = lanes;
     let opened: UpstreamConnection | UpstreamSession | undefined;
     try {
-      const socket = await this.#secured(await dialFor(this.#options.dial, traveller, this.#departure.signal), offer);
+      const { forwarding, dialled } = await this.#dialled();
+      const socket = await this.#secured(dialled, offer);
       const { authority, scheme = 'https' } = permit.intent;
-      const parts: SessionOptions = {
+      const parts: SessionOptions & { readonly forwarding: Forwarding | undefined } = {
+        forwarding,
         origin: `${scheme}://${formatAuthority(authority)}`,
         scheme,
         address: trace.address ?? (found.addresses[0] as Host),
@@ -193,6 +211,19 @@ class Opening {
     } finally {
       if (opened === undefined) lanes.release(lane, undefined);
     }
+  }
+
+  /** What was dialled: the way to the upstream, or to another proxy that takes the request in absolute-form. */
+  async #dialled(): Promise<{ readonly dialled: Socket; readonly forwarding: Forwarding | undefined }> {
+    const { dial, forward } = this.#options;
+    const { route, limits } = this.#traveller;
+    const { signal } = this.#departure;
+    const begun = performance.now();
+    // What it would make of an upgrade, or of HTTP/2, is not known.
+    const isPlain = this.#manner === 'plain' && route.permit.intent.arrival.purpose === 'exchange';
+    const forwarding = isPlain ? await forward?.(route, limits.connectMs, signal) : undefined;
+    if (forwarding === undefined) return { dialled: await dialFor(dial, this.#traveller, signal), forwarding };
+    return { dialled: reached(this.#traveller, forwarding.socket, begun), forwarding };
   }
 
   /** A route with addresses to dial. One over a warm lane has none, and what its connection went to may have moved since (fault A26). */

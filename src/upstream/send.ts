@@ -136,7 +136,17 @@ class Trip implements Traveller {
 
   /** What stands ready, for the first attempt an idle connection too; a second one goes out on a fresh connection, or a session. */
   #standing(manner: Manner, attempt: number): Carrier | undefined {
-    const standing = takeStanding(manner, this.#options.lanes, this.route.lane, attempt > 1);
+    const { lanes } = this.#options;
+    const { lane, permit } = this.route;
+    const standing = takeStanding(manner, lanes, lane, attempt > 1);
+    if (
+      permit.intent.arrival.purpose === 'upgrade' &&
+      standing instanceof UpstreamConnection &&
+      standing.forwarding !== undefined
+    ) {
+      lanes.give(lane, standing);
+      return undefined;
+    }
     if (standing !== undefined) this.trace.address = standing.address;
     return standing;
   }

@@ -369,8 +369,11 @@ describe('a problem', () => {
     ],
     [
       'a corporate proxy',
-      'upstream: { proxy: "http://u:hunter2@proxy.example:3128" }',
-      ['upstream.proxy: upstream.proxy is not available in this version; remove it or write null'],
+      'upstream: { proxy: { url: "http://proxy.example:3128", username: "a:b", password: { env: NOT_SET } } }',
+      [
+        'upstream.proxy.password: environment variable "NOT_SET" is not set; set it before the start',
+        'upstream.proxy.username: holds a colon, which a user name of Basic cannot',
+      ],
     ],
     [
       'a missing root',

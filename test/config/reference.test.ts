@@ -27,7 +27,9 @@ describe('configReference', () => {
     ['limits.timeouts.dns', 'text', '`"5s"`'],
     ['limits.header_bytes', 'number or text', '`"64KiB"`'],
     ['ca.key', 'text or null', '`"certs/ca.key"`'],
-    ['upstream.proxy', 'text or null', '`null`'],
+    ['upstream.proxy', 'object or null', '`null`'],
+    ['upstream.proxy.password', 'text, `{ env }` or `{ file }`', ''],
+    ['upstream.proxy.resolve', '`here` or `there`', '`"here"`'],
     [
       'credentials.<id>.type',
       '`bearer_token` or `basic` or `header` or `oauth2` or `environment_variable` or `aws_sigv4` or `exec`',
