@@ -110,7 +110,9 @@ async function openStage(cell: Cell, { host, reaches }: Scenario): Promise<Stage
 const OF_GRPC_ALONE = 'an upstream without TLS is asked over HTTP/2 for gRPC alone';
 
 /** Why a scenario cannot take place in a cell; `undefined` where it can. */
-function impossible({ way, spoken }: Cell, { websocket = false, reaches, onlyTo }: Scenario): string | undefined {
+function impossible({ way, spoken }: Cell, { websocket = false, reaches, onlyTo, path }: Scenario): string | undefined {
+  if (path === '/m/torn' && way.connect === 'h2' && way.protocol === 'http/1.1')
+    return 'TLS in a stream that is reset ends like one that is closed';
   if (onlyTo !== undefined && spoken !== onlyTo.spoken) return onlyTo.reason;
   if (way.scheme === 'https' || spoken === 'http/1.1' || !reaches) return undefined;
   if (way.protocol === 'http/1.1') return `${OF_GRPC_ALONE}, which HTTP/1.1 cannot carry`;
@@ -153,7 +155,12 @@ const cells: Cell[] = WIRE_WAYS.flatMap((way) => SPOKEN.map((spoken) => ({ way, 
 
 for (const cell of cells) {
   describe(`${cell.way.name}; upstream ${cell.spoken}`, () => {
-    for (const scenario of SCENARIOS.filter((one) => impossible(cell, one) === undefined)) {
+    for (const scenario of SCENARIOS) {
+      const reason = impossible(cell, scenario);
+      if (reason !== undefined) {
+        if (!reason.startsWith(OF_GRPC_ALONE)) it.skip(`${scenario.name} (${reason})`);
+        continue;
+      }
       it(scenario.name, async () => {
         const after = house.outcomes.length;
         const stage = await openStage(cell, scenario);

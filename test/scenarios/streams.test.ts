@@ -11,6 +11,7 @@ import type { House } from '../support/house.ts';
 import { sampled, untilIt } from '../support/operator.ts';
 import { openOutside } from '../support/outside.ts';
 import type { Outside } from '../support/outside.ts';
+import { gate } from '../support/probes.ts';
 import type { Door } from '../support/sandbox-client.ts';
 import { endToEnd, pour } from '../support/wire.ts';
 import { WIRE_WAYS } from '../support/wire-client.ts';
@@ -182,6 +183,9 @@ describe('a body of a gibibyte', () => {
 });
 
 describe('in one house', () => {
+  const SPOKEN = ['http/1.1', 'h2'] as const;
+  const cells = [h1, h2, wayOf('h2 to the listener, :scheme https')].flatMap((way) => SPOKEN.map((spoken) => ({ way, spoken })));
+
   let house: House;
 
   beforeAll(async () => {
@@ -189,19 +193,25 @@ describe('in one house', () => {
       {
         upstream: { ca: [outside.caPath] },
         network: {
-          allowlist: [{ domain: 'api.test', ports: Object.values(upstreams).map(({ port }) => port), addresses: LOOPBACK }],
+          allowlist: ['api.test', '*.late.test'].map((domain) => ({
+            domain,
+            ports: Object.values(upstreams).map(({ port }) => port),
+            addresses: LOOPBACK,
+          })),
         },
       },
-      { names: { 'api.test': ['127.0.0.1'] } },
+      {
+        names: { 'api.test': ['127.0.0.1'], ...Object.fromEntries(cells.map((_, i) => [`${i}.late.test`, () => resolveLate()])) },
+      },
     );
   });
 
   afterAll(() => house.stop());
 
-  const SPOKEN = ['http/1.1', 'h2'] as const;
-  const cells = [h1, h2, wayOf('h2 to the listener, :scheme https')].flatMap((way) => SPOKEN.map((spoken) => ({ way, spoken })));
+  /** Answers with the address of a host that nobody has been to, when it is time */
+  let resolveLate: () => Promise<readonly string[]> = () => Promise.reject(new Error('nobody asked yet'));
 
-  for (const { way, spoken } of cells) {
+  for (const [index, { way, spoken }] of cells.entries()) {
     const open = (): Promise<SandboxClient> => opened(way, house, `api.test:${upstreams[spoken].port}`);
 
     describe(`${way.name}; upstream ${spoken}`, () => {
@@ -221,6 +231,29 @@ describe('in one house', () => {
         const heardDown = await down;
         expect(heardUp.bytes).toBe(sentUp.bytes + 'first'.length);
         expect(heardDown).toEqual(sentDown);
+      });
+
+      // fault I09
+      it('an upload that begins before its upstream is there is held and not lost', async () => {
+        const asked = gate();
+        const found = gate<readonly string[]>();
+        resolveLate = () => {
+          asked.open();
+          return found.opened;
+        };
+        const client = await opened(way, house, `${index}.late.test:${upstreams[spoken].port}`);
+        const before = upstreams[spoken].connections();
+        const arrived = upstreams[spoken].next('/late');
+        const sandbox = await client.begin({ method: 'PUT', path: '/late', body: true });
+        const uploaded = generate(sandbox.out, 8 * MIB).finally(() => sandbox.finish());
+        await asked.opened;
+        expect(upstreams[spoken].connections()).toBe(before);
+        found.open(['127.0.0.1']);
+        const far = await arrived;
+        expect(await tally(far.in)).toEqual(await uploaded);
+        far.head(201, ['Content-Length', '0']);
+        far.finish();
+        expect((await sandbox.answer).status).toBe(201);
       });
 
       // fault I07

@@ -3,9 +3,10 @@
 // What a way is (door, protocol, scheme) stands beside it, for whoever must check what the ledger says.
 import type { Duplex, Readable, Writable } from 'node:stream';
 import { overHttp1 } from './wire-http1-client.ts';
-import { overHttp2, secureTunnelOverHttp2 } from './wire-http2-client.ts';
-import { connectTo, openSecureTunnel, openTunnel } from './sandbox-client.ts';
+import { overHttp2 } from './wire-http2-client.ts';
+import { connectTo } from './sandbox-client.ts';
 import type { Door } from './sandbox-client.ts';
+import { plainTunnel, secureTunnel, secureTunnelOverHttp2 } from './wire-tunnel.ts';
 import type { Fields, Head } from './wire.ts';
 
 /** A request, apart from where it goes. */
@@ -84,7 +85,7 @@ export const WIRE_WAYS: readonly WireWay[] = [
     protocol: 'http/1.1',
     scheme: 'https',
     connect: 'http/1.1',
-    open: async (door, authority) => overHttp1(() => openSecureTunnel(door, authority), { authority }),
+    open: async (door, authority) => overHttp1(() => secureTunnel(door, authority, ['http/1.1']), { authority }),
   },
   {
     name: 'CONNECT, TLS, h2',
@@ -92,8 +93,7 @@ export const WIRE_WAYS: readonly WireWay[] = [
     protocol: 'h2',
     scheme: 'https',
     connect: 'http/1.1',
-    open: async (door, authority) =>
-      overHttp2(() => openSecureTunnel(door, authority, { tls: { ALPNProtocols: ['h2'] } }), { authority, scheme: 'https' }),
+    open: async (door, authority) => overHttp2(() => secureTunnel(door, authority, ['h2']), { authority, scheme: 'https' }),
   },
   {
     name: 'h2 to the listener, :scheme https',
@@ -135,9 +135,3 @@ export const WIRE_WAYS: readonly WireWay[] = [
       overHttp2(() => secureTunnelOverHttp2(door, authority, ['h2']), { authority, scheme: 'https' }),
   },
 ];
-
-async function plainTunnel(door: Door, authority: string): Promise<Duplex> {
-  const { socket, answer } = await openTunnel(door, authority);
-  if (answer.status !== 200) throw Object.assign(new Error(`CONNECT was answered ${answer.status}`), { answer });
-  return socket;
-}

@@ -1,10 +1,10 @@
 // The sandbox's client over HTTP/1.1, each exchange on a connection of its own that `open` brings: plain, or a tunnel with TLS in it.
 import { once } from 'node:events';
 import http from 'node:http';
-import { Readable, Writable } from 'node:stream';
 import type { Duplex } from 'node:stream';
-import type { Answer } from './sandbox-client.ts';
 import type { Asked, Incoming, SandboxClient, SandboxExchange } from './wire-client.ts';
+import { opened } from './wire-refused.ts';
+import { breakOff } from './wire-tunnel.ts';
 import type { Fields, Head } from './wire.ts';
 
 /** Builds a client. `prefix` makes targets absolute. */
@@ -23,39 +23,6 @@ export function overHttp1(
     close: () => {
       for (const stream of streams) stream.destroy();
     },
-  };
-}
-
-/** The stream, or a CONNECT's refusal as the exchange that it is to the client. */
-export async function opened<Stream extends Duplex>(
-  open: () => Promise<Stream>,
-): Promise<{ readonly open: Stream } | { readonly refused: SandboxExchange }> {
-  try {
-    return { open: await open() };
-  } catch (error) {
-    const { answer } = error as { readonly answer?: Answer };
-    if (answer === undefined) throw error;
-    return { refused: refusedExchange(answer) };
-  }
-}
-
-function refusedExchange({ status, fields, body }: Answer): SandboxExchange {
-  const incoming: Incoming = {
-    status,
-    fields,
-    in: Readable.from([Buffer.from(body, 'latin1')]),
-    ending: Promise.resolve('whole'),
-    trailers: () => [],
-  };
-  const switched = Promise.reject<Duplex>(new Error(`the CONNECT was answered ${status}`));
-  switched.catch(() => undefined);
-  return {
-    interims: [],
-    answer: Promise.resolve(incoming),
-    out: new Writable({ write: (_chunk, _encoding, done) => done() }),
-    finish: () => undefined,
-    switched,
-    leave: () => undefined,
   };
 }
 
@@ -106,7 +73,7 @@ function exchange(
       request.end();
     },
     switched,
-    leave: () => void stream.destroy(),
+    leave: () => breakOff(stream),
   };
 }
 

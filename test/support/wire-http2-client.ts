@@ -1,12 +1,9 @@
 // The sandbox's client over HTTP/2: one session for all its exchanges, each a stream of it, over a connection that `open` brings.
 import { once } from 'node:events';
 import http2 from 'node:http2';
-import tls from 'node:tls';
 import type { Duplex } from 'node:stream';
-import { connectTo } from './sandbox-client.ts';
-import type { Answer, Door } from './sandbox-client.ts';
 import type { Asked, Incoming, SandboxClient, SandboxExchange } from './wire-client.ts';
-import { opened } from './wire-http1-client.ts';
+import { opened } from './wire-refused.ts';
 import type { Fields, Head } from './wire.ts';
 
 /** Where the requests of a session go. */
@@ -103,32 +100,6 @@ export function exchangeOver(stream: http2.ClientHttp2Stream): SandboxExchange {
     switched,
     leave: () => stream.close(http2.constants.NGHTTP2_CANCEL),
   };
-}
-
-/** TLS in a tunnel that a CONNECT over HTTP/2 opened on a session of its own. */
-export async function secureTunnelOverHttp2(door: Door, authority: string, protocols: string[]): Promise<tls.TLSSocket> {
-  const session = await startSession(await connectTo(door.port));
-  const stream = session.request({ ':method': 'CONNECT', ':authority': authority }, { endStream: false });
-  stream.once('close', () => session.destroy());
-  const head = await exchangeOver(stream).answer;
-  if (head.status !== 200) {
-    throw Object.assign(new Error(`CONNECT was answered ${head.status}`), { answer: await refusalOf(head) });
-  }
-  const secured = tls.connect({
-    socket: stream,
-    servername: authority.replace(/:\d+$/, ''),
-    ca: door.ca,
-    ALPNProtocols: protocols,
-  });
-  await once(secured, 'secureConnect');
-  secured.on('error', () => undefined);
-  return secured;
-}
-
-async function refusalOf({ status, fields, in: body }: Incoming): Promise<Answer> {
-  let text = '';
-  for await (const chunk of body) text += (chunk as Buffer).toString('latin1');
-  return { status, reason: '', fields, headers: {}, body: text, trailers: [] };
 }
 
 /** Pairs as node:http2 takes them, values of one name together. */

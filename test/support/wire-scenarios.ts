@@ -348,6 +348,38 @@ export const SCENARIOS: readonly Scenario[] = [
     line: line('/m/declined', { status: 401, bytes_received: 7 }),
   },
   {
+    // fault I05
+    name: 'WebSocket: an upstream that breaks off instead of answering: 502',
+    path: '/m/unanswered',
+    reaches: true,
+    websocket: true,
+    act: async (stage) => {
+      const { sandbox, far } = await stage.both({ path: '/m/unanswered', fields: OWN, websocket: true });
+      far.reset();
+      expect(await verdictOf(await sandbox.answer)).toBe('502 upstream_protocol');
+      await expect(sandbox.switched).rejects.toThrow();
+    },
+    line: line('/m/unanswered', { decision: 'fault', reason: 'upstream_protocol', status: 502 }),
+  },
+  {
+    // faults I08, J02
+    name: 'WebSocket: a side that breaks off takes the other along',
+    path: '/m/torn',
+    reaches: true,
+    websocket: true,
+    act: async (stage) => {
+      const { sandbox, far } = await stage.both({ path: '/m/torn', fields: OWN, websocket: true });
+      const theirs = far.accept();
+      const heard = listenTo(theirs);
+      (await sandbox.switched).write('some');
+      await heard.until('some');
+      sandbox.leave();
+      expect(await heard.end).toBe('some');
+      theirs.destroy();
+    },
+    line: line('/m/torn', { decision: 'fault', reason: 'client_closed', status: 101, bytes_sent: 4 }),
+  },
+  {
     // fault D10
     name: 'an early 413: the answer is whole though the upload goes on, and the next request is answered',
     path: '/m/large',
