@@ -8,6 +8,8 @@ import type { Host } from './exchange/authority.ts';
 import type { Limits } from './exchange/snapshot.ts';
 import type { Arrival } from './exchange/stages.ts';
 import type { Logger } from './foundation/logger.ts';
+import { openDnsDoor } from './listen/dns-door.ts';
+import type { DnsDoor } from './listen/dns-door.ts';
 import { createDoors } from './listen/doors.ts';
 import type { Doors } from './listen/doors.ts';
 import { plainEntrance, proxyEntrance } from './listen/entrance.ts';
@@ -26,7 +28,7 @@ export interface InwardOptions {
   /** The leaf for a host, as a TLS context. Throws where none can be minted. */
   readonly contextFor: (host: Host) => SecureContext;
   readonly limits: () => Limits;
-  readonly metrics: Pick<Metrics, 'connectionOpened' | 'connectionClosed'>;
+  readonly metrics: Pick<Metrics, 'connectionOpened' | 'connectionClosed' | 'lookupDropped'>;
   readonly log: Logger;
   /** Hears of each port as it is bound */
   readonly onListen: (listener: Listener) => void;
@@ -35,9 +37,9 @@ export interface InwardOptions {
 /** The open doors. */
 export interface Inward {
   readonly proxy: Listener;
-  /** By their keys below `listen.transparent`, as in `tls` and `ports.8443.tls` */
+  /** By their keys below `listen.transparent`, as in `tls`, `dns` and `ports.8443.tls` */
   readonly transparent: Readonly<Record<string, Listener>>;
-  /** Stops accepting, waits for what is under way up to `drainMs`, then cuts it. */
+  /** Stops accepting, waits for what is under way up to `drainMs`, then cuts it. Names are not answered any more. */
   close(drainMs: number): Promise<void>;
 }
 
@@ -53,6 +55,10 @@ export async function openInward(options: InwardOptions): Promise<Inward> {
     log,
   });
   const isOwnAddress = createOwnAddresses();
+  let dns: DnsDoor | undefined;
+  const close = async (drainMs: number): Promise<void> => {
+    await Promise.all([dns?.close(), listeners.close(drainMs)]);
+  };
   const open = async (listener: NamedListener): Promise<Listener> => {
     const entrance = entranceOf(listener, { ...options, doors, isOwnAddress });
     const { host, port } = await listeners.bind(keyOf(listener), listener, entrance);
@@ -64,11 +70,33 @@ export async function openInward(options: InwardOptions): Promise<Inward> {
     const proxy = await open({ path: ['listen', 'proxy'], ...config.listen.proxy });
     const transparent: Record<string, Listener> = {};
     for (const listener of listenersOf(config).filter(isLed)) transparent[keyOf(listener)] = await open(listener);
-    return { proxy, transparent, close: (drainMs) => listeners.close(drainMs) };
+    dns = await openDns(options);
+    if (dns !== undefined) {
+      transparent['dns'] = { address: dns.host, port: dns.port };
+      onListen(transparent['dns']);
+    }
+    return { proxy, transparent, close };
   } catch (error) {
-    await listeners.close(0);
+    await close(0);
     throw error;
   }
+}
+
+/** The DNS door, where the config names one. */
+async function openDns({ live, egress, metrics, log }: InwardOptions): Promise<DnsDoor | undefined> {
+  const { dns, answer, answer6 } = live.current().config.listen.transparent ?? {};
+  // The schema has asked for an answer.
+  if (dns === undefined || answer === undefined) return undefined;
+  return openDnsDoor({
+    ...dns,
+    answer,
+    answer6,
+    egress,
+    dropped: (reason) => metrics.lookupDropped(reason),
+    onOpen: () => metrics.connectionOpened('sandbox'),
+    onClose: () => metrics.connectionClosed('sandbox'),
+    log,
+  });
 }
 
 /** Whether connections to other hosts are led to it; the DNS door carries nothing but questions. */

@@ -44,11 +44,13 @@ export async function start(options: ConfigOption, context: CommandContext, even
 /** One line with the remedy. What the system says of a port names the address and not the key that chose it. */
 function startTrouble(error: unknown, config: Config): string {
   if (!(error instanceof Error)) return 'internal error: the start failed without a reason';
-  if (!('syscall' in error) || error.syscall !== 'listen' || !('code' in error)) return error.message;
+  const { syscall, code } = error as NodeJS.ErrnoException;
+  // A port of UDP is bound, and nobody listens.
+  if ((syscall !== 'listen' && syscall !== 'bind') || code === undefined) return error.message;
   const address = /([^ ]+:\d+)$/.exec(error.message)?.[1] ?? 'its address';
   const named = listenersOf(config).find(({ host, port }) => `${host}:${port}` === address);
   const key = named === undefined ? 'it in `listen`' : formatPath(named.path);
-  return `cannot listen on "${address}" (${String(error.code)}); free the port, or change ${key}`;
+  return `cannot listen on "${address}" (${code}); free the port, or change ${key}`;
 }
 
 /** First signal: graceful. Second: at once. SIGHUP: reload, and open the audit log anew for log rotation. */

@@ -1,4 +1,5 @@
 // Twin of src/commands/start.ts.
+import { createSocket } from 'node:dgram';
 import { EventEmitter, once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -45,6 +46,10 @@ async function startDoor(config: object = {}): Promise<Started> {
   });
   const proxyPort = Number(/proxy {3}http:\/\/127\.0\.0\.1:(\d+)/.exec(captured.err())?.[1]);
   return { folder, signals, ended, banner: captured.err(), proxyPort };
+}
+
+function withDnsDoor(address: string): object {
+  return { listen: { proxy: '127.0.0.1:0', transparent: { dns: address, answer: '10.0.0.2' } } };
 }
 
 /** What starting a door that cannot start says. */
@@ -226,6 +231,7 @@ describe('start', () => {
       key: 'admin.listen',
       config: (address: string) => ({ admin: { listen: address, token: { file: join(temporaryFolder(), 'token') } } }),
     },
+    { key: 'listen.transparent.dns', config: withDnsDoor },
   ])('names $key where its port is in use (L04)', async ({ key, config }) => {
     const taken = net.createServer().listen(0, '127.0.0.1');
     await once(taken, 'listening');
@@ -235,6 +241,16 @@ describe('start', () => {
     expect(code).toBe(1);
     expect(err).toBe(`sallyport: ${err.slice('sallyport: '.length).trimEnd()}\n`);
     for (const part of [address, 'EADDRINUSE', 'free the port', key]) expect(err).toContain(part);
+  });
+
+  it('names listen.transparent.dns where its port of UDP is in use (L04)', async () => {
+    const taken = createSocket('udp4').bind(0, '127.0.0.1');
+    await once(taken, 'listening');
+    onTestFinished(() => void taken.close());
+    const address = `127.0.0.1:${taken.address().port}`;
+    const { code, err } = await failToStart((folder) => write(folder, withDnsDoor(address)));
+    expect(code).toBe(1);
+    for (const part of [address, 'EADDRINUSE', 'free the port', 'listen.transparent.dns']) expect(err).toContain(part);
   });
 
   it('leaves its ledger whole when it stops', async () => {
