@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { parseAddress } from '../../src/exchange/authority.ts';
 import type { Host } from '../../src/exchange/authority.ts';
 import { NO_RANGES, parseRanges } from '../../src/network/address-ranges.ts';
-import { createGuard } from '../../src/network/guard.ts';
+import { createGuard, createOwnAddresses } from '../../src/network/guard.ts';
 import type { GuardVerdict, Listener } from '../../src/network/guard.ts';
 
 const EVERYTHING = ['0.0.0.0/0', '::/0'];
@@ -146,5 +146,27 @@ describe('createGuard', () => {
     const guard = createGuard({ listeners: () => [{ address: '0.0.0.0', port: 8080 }] });
     expect(guard.judge('127.0.0.1' as Host, 8080, NO_RANGES)).toEqual({ allowed: false, reason: 'own_listener' });
     expect(guard.judge('8.8.8.8' as Host, 8080, NO_RANGES)).toEqual({ allowed: true });
+  });
+});
+
+describe('createOwnAddresses', () => {
+  it('knows the addresses of the interfaces and no others', () => {
+    const isOwn = createOwnAddresses({ interfaces: () => ['10.0.0.2', 'fe80::1%eth0', 'FD00:0::2'] });
+    expect(['10.0.0.2', '10.0.0.3', 'fe80::1', 'fd00::2', 'fd00::3'].map((text) => isOwn(text as Host))).toEqual([
+      true,
+      false,
+      true,
+      true,
+      false,
+    ]);
+  });
+
+  it('takes every address for its own while the interfaces cannot be read', () => {
+    const isOwn = createOwnAddresses({
+      interfaces: () => {
+        throw new Error('no interfaces');
+      },
+    });
+    expect(isOwn('192.0.2.7' as Host)).toBe(true);
   });
 });

@@ -8,6 +8,8 @@ export interface Dialled {
   readonly port: number;
   /** The address that is dialled; any of 127.0.0.0/8 */
   readonly address?: string;
+  /** Where the sandbox is; any of 127.0.0.0/8 */
+  readonly from?: string;
   /** Left out: the ClientHello names nobody */
   readonly servername?: string;
   /** PEM that the client trusts */
@@ -16,8 +18,8 @@ export interface Dialled {
 }
 
 /** Shakes hands. Rejects with what the client was told: an alert, a certificate that it does not trust, or a close. */
-export async function openLed({ port, address, servername, ca, alpn = ['http/1.1'] }: Dialled): Promise<tls.TLSSocket> {
-  const socket = await connectTo(port, address);
+export async function openLed({ port, address, from, servername, ca, alpn = ['http/1.1'] }: Dialled): Promise<tls.TLSSocket> {
+  const socket = await connectTo(port, address, from);
   const secured = tls.connect({
     socket,
     ca,

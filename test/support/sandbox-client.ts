@@ -16,9 +16,9 @@ export interface Answer {
 }
 
 /** Connects to a port on loopback; every address of 127.0.0.0/8 is there. */
-export function connectTo(port: number, host = '127.0.0.1'): Promise<net.Socket> {
+export function connectTo(port: number, host = '127.0.0.1', localAddress = '127.0.0.1'): Promise<net.Socket> {
   return new Promise((resolve, reject) => {
-    const socket = net.connect({ port, host, allowHalfOpen: true });
+    const socket = net.connect({ port, host, localAddress, allowHalfOpen: true });
     socket.once('error', reject);
     socket.once('connect', () => {
       socket.off('error', reject);
