@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import tls from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startCorporateProxy } from '../support/corporate-proxy.ts';
 import { LOOPBACK } from '../support/house.ts';
 import { startMitmHouse } from '../support/mitm-house.ts';
 import type { MitmHouse } from '../support/mitm-house.ts';
@@ -161,6 +162,20 @@ describe('the ways around', () => {
       expect((await readAnswer(socket)).headers['x-sallyport-reason']).toBe('not_allowlisted');
     });
     socket.destroy();
+  });
+
+  it('goes through the corporate proxy that the config names', async () => {
+    const proxy = await startCorporateProxy({ leads: { 'api.test': secure.port, 'plain.test': plain.port } });
+    const upstream = { ca: [outside.caPath], proxy: { url: proxy.url } };
+    try {
+      await reconfigured({ upstream }, [], async () => {
+        expect((await ask(mitm, `https://api.test:${secure.port}/`)).status).toBe(200);
+        expect((await ask(mitm, `http://plain.test:${plain.port}/`)).status).toBe(200);
+      });
+      expect(proxy.asked).toEqual([`CONNECT api.test:${secure.port}`, `CONNECT plain.test:${plain.port}`]);
+    } finally {
+      await proxy.close();
+    }
   });
 });
 
