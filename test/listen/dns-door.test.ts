@@ -1,3 +1,4 @@
+import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { Resolver } from 'node:dns/promises';
 import { createServer } from 'node:net';
@@ -367,7 +368,12 @@ describe('the door', () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await once(taken, 'listening');
     undo.push(() => taken.close());
-    await expect(open({ port: (taken.address() as AddressInfo).port })).rejects.toMatchObject({ code: 'EADDRINUSE' });
+    const half = (taken.address() as AddressInfo).port;
+    await expect(open({ port: half })).rejects.toMatchObject({ code: 'EADDRINUSE' });
+    // What it had of it is free again.
+    const other = createSocket('udp4').bind(half, '127.0.0.1');
+    await once(other, 'listening');
+    undo.push(() => void other.close());
   });
 
   it('closes at once, and an answer that comes later goes nowhere', async () => {

@@ -3,9 +3,10 @@ import { randomBytes } from 'node:crypto';
 import { Resolver } from 'node:dns/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { query, streamed, TcpClient, UdpClient } from '../support/dns-client.ts';
-import { startHouse } from '../support/house.ts';
+import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { askAdmin, sampled } from '../support/operator.ts';
+import { ask } from '../support/sandbox-client.ts';
 
 const ANSWER = '10.77.0.2';
 const OWN = '127.0.0.2';
@@ -192,6 +193,18 @@ describe('what is no question', () => {
     expect(await hears('api.test')).toBe(ANSWER);
     expect(sampled(await house.scrape(), 'sallyport_dns_dropped_total', { reason: 'rate' })).toBeGreaterThanOrEqual(1);
   });
+});
+
+it('the door is no place to be sent to, not even by a rule that opens its address', async () => {
+  const listen = { proxy: '127.0.0.1:0', transparent: { dns: '127.0.0.1:0', answer: ANSWER } };
+  const own = await startHouse({ listen });
+  const at = own.app.transparent['dns']?.port ?? 0;
+  await own.reconfigure({ listen, network: { allowlist: [{ domain: '127.0.0.1', ports: [at], addresses: LOOPBACK }] } });
+  expect(await ask(own, `http://127.0.0.1:${at}/`)).toMatchObject({
+    status: 403,
+    body: expect.stringContaining('address_denied') as string,
+  });
+  await own.stop();
 });
 
 it('the door is shut with the house', async () => {

@@ -58,102 +58,110 @@ let outside: Running;
 let ca = '';
 const close: (() => Promise<void>)[] = [];
 
-describe.skipIf(NETWORK_TOOLS !== undefined)('a sandbox that is led by names alone', () => {
-  beforeAll(async () => {
-    await buildCli();
-    const authority = await openOutside();
-    close.push(() => authority.close());
-    networks = await openThreeNamespaces();
-    close.push(() => networks.close());
-    const file = (name: string): string => join(networks.folder, name);
-    const { key, cert } = authority.credentials('allowed.test');
-    await writeFile(file('key.pem'), key);
-    await writeFile(file('cert.pem'), cert);
-    await writeFile(file('outside.cjs'), OUTSIDE);
-    await writeFile(file('client.cjs'), CLIENT);
-    ca = file('public/ca.pem');
-    outside = await networks.start('outside', [process.execPath, 'outside.cjs'], 'outside is up');
-    await networks.etc('proxy', 'resolv.conf', `nameserver ${PLACES.outside}\n`);
-    await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\n`);
-    const rule = { addresses: [`${PLACES.outside}/32`], transform: { 'X-Door': 'put-on-at-the-door' }, allow_plaintext: true };
-    const config = {
-      listen: {
-        proxy: '127.0.0.1:8080',
-        transparent: { tls: `${PLACES.inner}:443`, http: `${PLACES.inner}:80`, dns: `${PLACES.inner}:53`, answer: PLACES.inner },
+describe.skipIf(NETWORK_TOOLS !== undefined)(
+  `a sandbox that is led by names alone${NETWORK_TOOLS === undefined ? '' : ` (${NETWORK_TOOLS})`}`,
+  () => {
+    beforeAll(async () => {
+      await buildCli();
+      const authority = await openOutside();
+      close.push(() => authority.close());
+      networks = await openThreeNamespaces();
+      close.push(() => networks.close());
+      const file = (name: string): string => join(networks.folder, name);
+      const { key, cert } = authority.credentials('allowed.test');
+      await writeFile(file('key.pem'), key);
+      await writeFile(file('cert.pem'), cert);
+      await writeFile(file('outside.cjs'), OUTSIDE);
+      await writeFile(file('client.cjs'), CLIENT);
+      ca = file('public/ca.pem');
+      outside = await networks.start('outside', [process.execPath, 'outside.cjs'], 'outside is up');
+      await networks.etc('proxy', 'resolv.conf', `nameserver ${PLACES.outside}\n`);
+      await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\n`);
+      const rule = { addresses: [`${PLACES.outside}/32`], transform: { 'X-Door': 'put-on-at-the-door' }, allow_plaintext: true };
+      const config = {
+        listen: {
+          proxy: '127.0.0.1:8080',
+          transparent: {
+            tls: `${PLACES.inner}:443`,
+            http: `${PLACES.inner}:80`,
+            dns: `${PLACES.inner}:53`,
+            answer: PLACES.inner,
+          },
+        },
+        admin: { listen: '127.0.0.1:9090', token: { file: file('token') } },
+        ca: { certificate: ca, key: file('ca.key') },
+        audit: { path: file('audit.ndjson') },
+        store: { uri: `file:${file('store')}`, key: { file: file('store-key') } },
+        upstream: { ca: [authority.caPath] },
+        network: {
+          allowlist: [
+            { domain: 'allowed.test', ...rule },
+            { domain: '*.wide.test', ...rule },
+          ],
+        },
+      };
+      await writeFile(file('sallyport.json'), JSON.stringify(config));
+      const cli = join(ROOT, 'dist', 'sallyport.cjs');
+      await networks.start('proxy', [process.execPath, cli, 'start', '--config', 'sallyport.json'], '"message":"listening"');
+    }, 90_000);
+
+    afterAll(async () => {
+      for (const each of close.reverse()) await each();
+    });
+
+    const ask = (kind: string, name: string): Promise<string> =>
+      networks.run('sandbox', [process.execPath, 'client.cjs', kind, name, ca]);
+    const audit = async (): Promise<Record<string, unknown>[]> =>
+      (await readFile(join(networks.folder, 'audit.ndjson'), 'utf8'))
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+    it('is told the address of the proxy, and of nothing else', async () => {
+      expect(await ask('lookup', 'allowed.test')).toBe(PLACES.inner);
+      expect(await ask('lookup', 'a.wide.test')).toBe(PLACES.inner);
+      expect(await ask('lookup', 'refused.test')).toBe('ENOTFOUND');
+      expect(outside.printed()).not.toContain('asked');
+    });
+
+    it.each([
+      { name: 'TLS', kind: 'https', heard: '200 1.1 https allowed.test put-on-at-the-door' },
+      { name: 'plain HTTP', kind: 'http', heard: '200 1.1 http allowed.test put-on-at-the-door' },
+      { name: 'HTTP/2', kind: 'h2', heard: '200 h2 https allowed.test put-on-at-the-door' },
+    ])('reaches an allowed host over $name, with the credential put on', async ({ kind, heard }) => {
+      expect(await ask(kind, 'allowed.test')).toBe(heard);
+      expect(outside.printed()).toContain('asked allowed.test');
+    });
+
+    it('reaches it too where it asks for names by TCP alone', async () => {
+      await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\noptions use-vc\n`);
+      expect(await ask('https', 'allowed.test')).toBe('200 1.1 https allowed.test put-on-at-the-door');
+      await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\n`);
+    });
+
+    it.each(['https', 'http', 'h2'])(
+      'finds no way to a refused host over %s, and the outside hears nothing of it',
+      async (kind) => {
+        expect(await ask(kind, 'refused.test')).toBe('ENOTFOUND');
+        expect(outside.printed()).not.toContain('refused.test');
+        const line = (await audit()).findLast(({ host }) => host === 'refused.test');
+        expect(line).toMatchObject({ protocol: 'dns', decision: 'refuse', reason: 'not_allowlisted' });
       },
-      admin: { listen: '127.0.0.1:9090', token: { file: file('token') } },
-      ca: { certificate: ca, key: file('ca.key') },
-      audit: { path: file('audit.ndjson') },
-      store: { uri: `file:${file('store')}`, key: { file: file('store-key') } },
-      upstream: { ca: [authority.caPath] },
-      network: {
-        allowlist: [
-          { domain: 'allowed.test', ...rule },
-          { domain: '*.wide.test', ...rule },
-        ],
-      },
-    };
-    await writeFile(file('sallyport.json'), JSON.stringify(config));
-    const cli = join(ROOT, 'dist', 'sallyport.cjs');
-    await networks.start('proxy', [process.execPath, cli, 'start', '--config', 'sallyport.json'], '"message":"listening"');
-  }, 90_000);
+    );
 
-  afterAll(async () => {
-    for (const each of close.reverse()) await each();
-  });
+    it('carries nothing out in names, neither in those that are refused nor in those that are allowed', async () => {
+      for (const suffix of ['refused.test', 'wide.test']) {
+        const secret = randomBytes(30).toString('hex');
+        expect(await ask('lookup', `${secret}.${suffix}`)).toBe(suffix === 'wide.test' ? PLACES.inner : 'ENOTFOUND');
+        expect(outside.printed()).not.toContain(secret);
+      }
+    });
 
-  const ask = (kind: string, name: string): Promise<string> =>
-    networks.run('sandbox', [process.execPath, 'client.cjs', kind, name, ca]);
-  const audit = async (): Promise<Record<string, unknown>[]> =>
-    (await readFile(join(networks.folder, 'audit.ndjson'), 'utf8'))
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Record<string, unknown>);
-
-  it('is told the address of the proxy, and of nothing else', async () => {
-    expect(await ask('lookup', 'allowed.test')).toBe(PLACES.inner);
-    expect(await ask('lookup', 'a.wide.test')).toBe(PLACES.inner);
-    expect(await ask('lookup', 'refused.test')).toBe('ENOTFOUND');
-    expect(outside.printed()).not.toContain('asked');
-  });
-
-  it.each([
-    { name: 'TLS', kind: 'https', heard: '200 1.1 https allowed.test put-on-at-the-door' },
-    { name: 'plain HTTP', kind: 'http', heard: '200 1.1 http allowed.test put-on-at-the-door' },
-    { name: 'HTTP/2', kind: 'h2', heard: '200 h2 https allowed.test put-on-at-the-door' },
-  ])('reaches an allowed host over $name, with the credential put on', async ({ kind, heard }) => {
-    expect(await ask(kind, 'allowed.test')).toBe(heard);
-    expect(outside.printed()).toContain('asked allowed.test');
-  });
-
-  it('reaches it too where it asks for names by TCP alone', async () => {
-    await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\noptions use-vc\n`);
-    expect(await ask('https', 'allowed.test')).toBe('200 1.1 https allowed.test put-on-at-the-door');
-    await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\n`);
-  });
-
-  it.each(['https', 'http', 'h2'])(
-    'finds no way to a refused host over %s, and the outside hears nothing of it',
-    async (kind) => {
-      expect(await ask(kind, 'refused.test')).toBe('ENOTFOUND');
-      expect(outside.printed()).not.toContain('refused.test');
-      const line = (await audit()).findLast(({ host }) => host === 'refused.test');
-      expect(line).toMatchObject({ protocol: 'dns', decision: 'refuse', reason: 'not_allowlisted' });
-    },
-  );
-
-  it('carries nothing out in names, neither in those that are refused nor in those that are allowed', async () => {
-    for (const suffix of ['refused.test', 'wide.test']) {
-      const secret = randomBytes(30).toString('hex');
-      expect(await ask('lookup', `${secret}.${suffix}`)).toBe(suffix === 'wide.test' ? PLACES.inner : 'ENOTFOUND');
-      expect(outside.printed()).not.toContain(secret);
-    }
-  });
-
-  it('has no other way: not to the outside, not to its name server', async () => {
-    await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.outside}\noptions timeout:1 attempts:1\n`);
-    expect(await ask('lookup', 'allowed.test')).toMatch(/^(?:EAI_AGAIN|ENOTFOUND)$/);
-    expect(await ask('http', PLACES.outside)).toBe('ENETUNREACH');
-    await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\n`);
-  });
-});
+    it('has no other way: not to the outside, not to its name server', async () => {
+      await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.outside}\noptions timeout:1 attempts:1\n`);
+      expect(await ask('lookup', 'allowed.test')).toMatch(/^(?:EAI_AGAIN|ENOTFOUND)$/);
+      expect(await ask('http', PLACES.outside)).toBe('ENETUNREACH');
+      await networks.etc('sandbox', 'resolv.conf', `nameserver ${PLACES.inner}\n`);
+    });
+  },
+);
