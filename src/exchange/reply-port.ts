@@ -35,6 +35,11 @@ export interface ReplyPort {
    * `fields` hold no Upgrade or Connection, and Sec-WebSocket-Accept only where the upstream spoke HTTP/1.1.
    */
   switchProtocols(reason: string, fields: HeaderFields): Duplex;
+  /**
+   * Where no head has gone out: hands the request back as one that nobody has looked at, so that the sandbox's client may repeat it by
+   * itself, body and all. Left out where the sandbox's protocol has no words for that; HTTP/2 has (RFC 9113 section 8.7).
+   */
+  giveBack?(): void;
   /** Cuts the connection, or the stream of HTTP/2, so that the sandbox sees the reply is incomplete. */
   abort(): void;
 }

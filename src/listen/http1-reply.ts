@@ -162,7 +162,9 @@ export class Http1Reply implements ReplyPort {
 
   /** For this file's listeners: the head goes out, where nothing has taken it along yet. */
   flush(): void {
-    if (!this.closed && !this.#response.writableEnded && !this.#switched) this.#response.flushHeaders();
+    if (this.closed || this.#response.writableEnded || this.#switched) return;
+    // Not flushHeaders, which would write the head as UTF-8.
+    this.#response.write('', 'latin1');
   }
 
   /** For this file's listeners: the sandbox reads again. */

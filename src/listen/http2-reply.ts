@@ -8,7 +8,7 @@ import type { HeaderFields } from '../exchange/header-fields.ts';
 import type { ReplyListener, ReplyPort } from '../exchange/reply-port.ts';
 import { trailerSection, headSection } from './http2-sections.ts';
 
-const { NGHTTP2_CONNECT_ERROR, NGHTTP2_INTERNAL_ERROR } = constants;
+const { NGHTTP2_CONNECT_ERROR, NGHTTP2_INTERNAL_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
 
 /** What the request announced, and who keeps the stream in view. */
 export interface Http2ReplyOptions {
@@ -117,6 +117,13 @@ export class Http2Reply implements ReplyPort {
     this.headSent = true;
     this.#switched = true;
     this.#respond({ ':status': 200 }, false);
+  }
+
+  giveBack(): void {
+    if (this.headSent || this.#cut || this.#stream.destroyed) return;
+    this.#cut = true;
+    this.closed = true;
+    this.#stream.close(NGHTTP2_REFUSED_STREAM);
   }
 
   abort(): void {

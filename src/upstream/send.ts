@@ -80,7 +80,10 @@ class Trip implements Traveller {
       if (end.trouble !== undefined) return end.trouble;
       const unprocessed = way.unprocessed || this.#metH2(carrier, end.fault);
       const lost = { body, reused: carrier.exchanges > 1, silent: carrier.bytesRead === heard, unprocessed };
-      if (attempt > 1 || !mayRepeat(this.#dispatch, end, lost)) throw end.fault;
+      if (attempt >= (unprocessed ? MOST_WHILE_UNPROCESSED : MOST_ATTEMPTS) || !mayRepeat(this.#dispatch, end, lost)) {
+        if (unprocessed) this.route.permit.intent.arrival.reply.giveBack?.();
+        throw end.fault;
+      }
     }
   }
 
@@ -208,6 +211,10 @@ class Trip implements Traveller {
   }
 }
 
+const MOST_ATTEMPTS = 2;
+/** Of a request that each upstream connection has certainly not looked at, on its way past one GOAWAY after the other. */
+const MOST_WHILE_UNPROCESSED = 4;
+
 const IDEMPOTENT: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE']);
 
 /** What is known of an attempt that failed, beside its end. */
@@ -222,7 +229,7 @@ interface Lost {
 }
 
 /**
- * Once, and only where nothing can happen twice (RFC 9110 section 9.2.2; faults J01, J08): the request never left, was given back unread,
+ * Only where nothing can happen twice (RFC 9110 section 9.2.2; faults J01, J08): the request never left, was given back unread,
  * or is idempotent, without a body, and was lost on a reused connection before any byte of an answer.
  */
 function mayRepeat(dispatch: Dispatch, end: AttemptEnd, { body, reused, silent, unprocessed }: Lost): boolean {

@@ -5,6 +5,7 @@ import type { ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { echoStream, startHttp2Upstream } from '../support/http2-upstream.ts';
 import type { AnsweringStream, Http2Upstream, Http2UpstreamOptions } from '../support/http2-upstream.ts';
+import { exchange, openSession } from '../support/http2-client.ts';
 import { LOOPBACK, startHouse } from '../support/house.ts';
 import type { House } from '../support/house.ts';
 import { openOutside } from '../support/outside.ts';
@@ -223,7 +224,7 @@ const losses: readonly Loss[] = [
     always: true,
     lose: (stream) => stream.close(7),
     verdict: '502 upstream_protocol',
-    seen: 2,
+    seen: 4,
   },
   {
     name: 'a POST that is refused when its body has begun',
@@ -252,7 +253,7 @@ const losses: readonly Loss[] = [
     always: true,
     lose: (stream, one) => (stream.id === 1 ? stream.close(7) : goaway(0, 'before')(stream, one)),
     verdict: '502 upstream_protocol',
-    seen: 2,
+    seen: 4,
   },
   {
     name: 'a GET within the last stream of a GOAWAY with an error',
@@ -292,6 +293,20 @@ describe('what is lost', () => {
       expect((await get('/after')).status).toBe(200);
     },
   );
+
+  it('is handed back to a sandbox that speaks HTTP/2, whose client may repeat it, body and all', async () => {
+    await open({ raw: (stream, one) => (one.path === '/lost' ? stream.close(7) : echoStream(stream, one)) });
+    const client = await openSession(house, `api.test:${upstream.port}`);
+    const lost = await exchange(client, { ':method': 'POST', ':path': '/lost' }, 'once');
+    expect([lost.status, lost.reset]).toEqual([0, 7]);
+    expect(await house.outcome(({ arrival }) => arrival.target === '/lost')).toMatchObject({
+      decision: 'fault',
+      verdict: { code: 'upstream_protocol' },
+      trace: { status: 0 },
+    });
+    expect((await exchange(client, { ':method': 'POST', ':path': '/after' }, 'again')).status).toBe(200);
+    client.destroy();
+  });
 
   it('is nothing of what a GOAWAY lets end: it is answered, and the next exchange goes on a session of its own', async () => {
     await open({

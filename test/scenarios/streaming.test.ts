@@ -138,6 +138,21 @@ describe.each(ways)('an exchange $name', ({ open, start }) => {
     stream.destroy();
   });
 
+  it('carries values beyond ASCII in a head that leaves by itself', async () => {
+    const begun = gate<http.ServerResponse>();
+    routes.set('/latin-events', (_request, response) => {
+      response.socket?.write(Buffer.from('HTTP/1.1 200 OK\r\nX-A: caf\xe9\r\nTransfer-Encoding: chunked\r\n\r\n', 'latin1'));
+      begun.open(response);
+    });
+    const stream = await open();
+    const heard = listenTo(stream);
+    stream.write(`${start('GET', '/latin-events')}\r\n`);
+    const response = await begun.passed;
+    expect(await heard.until('\r\n\r\n')).toContain('X-A: caf\xe9\r\n');
+    response.socket?.destroy();
+    stream.destroy();
+  });
+
   it('relays an upload as it comes, before it is complete', async () => {
     const begun = gate<http.IncomingMessage>();
     const pieces: string[] = [];
