@@ -76,8 +76,6 @@ const run = (socket, next, latencies) =>
         send();
       }
     });
-    socket.once('error', reject);
-    socket.once('close', () => reject(new Error('the connection was closed under load')));
     send();
   });
 
@@ -89,8 +87,13 @@ const round = async (sockets, count, latencies) => {
 // One after another: some proxies mint a certificate for each connection that comes before the first is ready.
 const sockets = [];
 while (sockets.length < connections) sockets.push(await connect());
+const lost = () => {
+  throw new Error(
+    'the proxy closed a connection: it may have been idle for too long on a machine that is busy with something else',
+  );
+};
+for (const socket of sockets) socket.once('error', lost).once('close', lost);
 process.on('message', async ({ warmup }) => {
-  for (const socket of sockets) socket.removeAllListeners('close').removeAllListeners('error');
   const latencies = warmup ? undefined : [];
   const begun = performance.now();
   await round(sockets, warmup ?? requests, latencies);

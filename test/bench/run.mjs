@@ -17,6 +17,8 @@ const json = process.argv.includes('--json');
 const connections = 32;
 const requests = quick ? 2000 : 5000;
 const rounds = quick ? 8 : 28;
+/** Over HTTP/2: connections, and streams at once on each */
+const multiplexed = { connections: 2, streams: 32 };
 const warmup = requests * 4;
 const say = (text) => process.stderr.write(`${text}\n`);
 
@@ -63,18 +65,29 @@ try {
   writeFileSync(tls.key, leaf.keyPem);
   writeFileSync(tls.cert, leaf.certificatePem);
   const upstream = start('upstream.mjs', 'BENCH_TLS', tls);
-  const { port: upstreamPort } = await message(upstream);
+  const { port: upstreamPort, h2Port } = await message(upstream);
   const target = `localhost:${upstreamPort}`;
 
   const runners = [];
   for (const contender of [sallyport, httpMitmProxy]) {
     say(`starting ${contender.name}`);
-    const running = await contender.start({ folder, upstreamPort, outsideCa, pin: pin(0) });
+    const running = await contender.start({ folder, upstreamPort, h2Port, outsideCa, pin: pin(0) });
     children.push(running.child);
     const load = start('load.mjs', 'BENCH_LOAD', { port: running.port, target, ca: running.ca, connections, requests });
     await message(load);
-    runners.push({ name: contender.name, running, load, cpu: [], rate: [], p50: [], p99: [] });
+    runners.push({ name: contender.name, protocol: 'http/1.1', running, load, cpu: [], rate: [], p50: [], p99: [] });
   }
+  // The same process once more, HTTP/2 on both sides of it.
+  const { running } = runners[0];
+  const h2Load = start('load-h2.mjs', 'BENCH_LOAD', {
+    port: running.port,
+    target: `localhost:${h2Port}`,
+    ca: running.ca,
+    ...multiplexed,
+    requests,
+  });
+  await message(h2Load);
+  runners.push({ name: sallyport.name, protocol: 'h2', running, load: h2Load, cpu: [], rate: [], p50: [], p99: [] });
   const direct = start('load.mjs', 'BENCH_LOAD', { target, ca: outsideCa, connections, requests, direct: upstreamPort });
   await message(direct);
   direct.send({});
@@ -95,7 +108,7 @@ try {
       runner.p50.push(p50);
       runner.p99.push(p99);
     }
-    const costs = runners.map(({ name, cpu }) => `${name} ${cpu.at(-1).toFixed(1)}`).join(', ');
+    const costs = runners.map(({ name, protocol, cpu }) => `${name} ${protocol} ${cpu.at(-1).toFixed(1)}`).join(', ');
     say(`round ${round} of ${rounds}: ${costs} us of CPU a request`);
   }
   // A proxy that forgot the header would be quicker.
@@ -109,6 +122,7 @@ try {
   const ratioTo = (runner) => median(runner.cpu.map((theirs, round) => runners[0].cpu[round] / theirs));
   const rows = runners.map((runner) => ({
     proxy: runner.name,
+    protocol: runner.protocol,
     cpu_us: Number(least(runner.cpu).toFixed(1)),
     cpu_us_median: Number(median(runner.cpu).toFixed(1)),
     ratio: Number(ratioTo(runner).toFixed(3)),
@@ -121,6 +135,7 @@ try {
   const result = {
     workload: 'HTTPS kept alive, 1 KiB, one header put on',
     connections,
+    multiplexed,
     requests,
     rounds,
     node: process.version,
@@ -139,14 +154,14 @@ try {
 function markdown({ workload, rows, decision }) {
   const lines = rows.map(
     (row) =>
-      `| ${row.proxy} | ${row.cpu_us} | ${row.cpu_us_median} | ${row.ratio} | ${row.requests_a_second} | ${row.p50_ms} | ${row.p99_ms} | ${row.resident_mib} |`,
+      `| ${row.proxy} | ${row.protocol} | ${row.cpu_us} | ${row.cpu_us_median} | ${row.ratio} | ${row.requests_a_second} | ${row.p50_ms} | ${row.p99_ms} | ${row.resident_mib} |`,
   );
   return [
     '',
-    `${workload}; \`ours / theirs\` is the ratio of CPU time`,
+    `${workload}; \`ours / theirs\` is the ratio of CPU time, ours being HTTP/1.1's`,
     '',
-    '| proxy | CPU us a request | median | ours / theirs | requests a second | p50 ms | p99 ms | MiB |',
-    '|---|---|---|---|---|---|---|---|',
+    '| proxy | protocol | CPU us a request | median | ours / theirs | requests a second | p50 ms | p99 ms | MiB |',
+    '|---|---|---|---|---|---|---|---|---|',
     ...lines,
     '',
     `a decision on 10 rules: ${decision.small_ns} ns, on 100,000: ${decision.large_ns} ns (ratio ${decision.ratio.toFixed(2)})`,

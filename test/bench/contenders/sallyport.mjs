@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 export const name = 'sallyport';
 
-export async function start({ folder, upstreamPort, outsideCa, pin, rules }) {
+export async function start({ folder, upstreamPort, h2Port = upstreamPort, outsideCa, pin, rules }) {
   const config = {
     listen: { proxy: '127.0.0.1:0' },
     admin: { listen: '127.0.0.1:0', token: { file: join(folder, 'admin-token') } },
@@ -15,7 +15,7 @@ export async function start({ folder, upstreamPort, outsideCa, pin, rules }) {
     credentials: { bench: { type: 'bearer_token', token: { env: 'BENCH_TOKEN' } } },
     network: {
       allowlist: rules ?? [
-        { domain: 'localhost', credential: 'bench', ports: [upstreamPort], addresses: ['127.0.0.0/8', '::1'] },
+        { domain: 'localhost', credential: 'bench', ports: [upstreamPort, h2Port], addresses: ['127.0.0.0/8', '::1'] },
       ],
     },
   };
