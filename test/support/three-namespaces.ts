@@ -33,7 +33,8 @@ export interface ThreeNamespaces {
 export interface Running {
   /** What it has printed so far, on both outputs */
   readonly printed: () => string;
-  stop(): Promise<void>;
+  /** Default: SIGTERM */
+  stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
 let made = 0;
@@ -88,7 +89,7 @@ export async function openThreeNamespaces(): Promise<ThreeNamespaces> {
       const child = spawn('ip', ['netns', 'exec', names[place], ...command], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
       const program = await untilSaid(child, words);
       running.add(program);
-      return { ...program, stop: () => (running.delete(program), program.stop()) };
+      return { ...program, stop: (signal) => (running.delete(program), program.stop(signal)) };
     },
     run: async (place, command) => {
       const { stdout } = await run('ip', ['netns', 'exec', names[place], ...command], { cwd: folder, timeout: 30_000 });
@@ -105,9 +106,9 @@ function untilSaid(child: ChildProcess, words: string): Promise<Running> {
   process.once('exit', () => child.kill('SIGKILL'));
   const program: Running = {
     printed: () => text,
-    stop: async () => {
+    stop: async (signal = 'SIGTERM') => {
       if (child.exitCode !== null || child.signalCode !== null) return;
-      child.kill('SIGTERM');
+      child.kill(signal);
       await once(child, 'exit');
     },
   };
