@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Option } from 'commander';
 import type { RunCommand } from './commands/context.ts';
 import { addCredentials } from './commands/credentials/command-table.ts';
+import { addDoctor } from './commands/doctor/command-table.ts';
 import { addEnvironments } from './commands/environments/command-table.ts';
 import { addStore } from './commands/store/command-table.ts';
 
@@ -73,6 +74,7 @@ function commandTable(run: RunCommand): Command {
   addCredentials(program, run);
   addEnvironments(program, run);
   addStore(program, run);
+  addDoctor(program, run);
   program
     .command('demo')
     .description('the whole of it in a few seconds, on loopback, with no network')

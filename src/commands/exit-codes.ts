@@ -12,6 +12,10 @@ export const EXIT = {
   refused: 3,
   /** A resource is not as the call assumes: not there, there already, or changed meanwhile; look and call again */
   notAsAssumed: 4,
+  /** `doctor`: there is a way past the door */
+  wayOut: 5,
+  /** `doctor`: nothing was found open, but something could not be tried */
+  untold: 6,
   /** The config is invalid (EX_CONFIG of sysexits.h) */
   config: 78,
 } as const;
