@@ -1,7 +1,7 @@
 // The operator's window on a whole house: refusals that say truthfully how they would be allowed, and a listener that lets monitors in,
 // asks everyone else for the token, and is nothing that a sandbox or a web page could reach (invariants 3 and 8).
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import type http from 'node:http';
+import type net from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LOOPBACK, startHouse } from '../support/house.ts';
@@ -205,15 +205,15 @@ describe('a listener that cannot take a connection up', () => {
     sendRaw(port, `GET http://denied.test/ HTTP/1.1\r\nHost: denied.test\r\n\r\n`);
 
   /** The server behind a port of this process, as Node's own diagnostics name it. */
-  async function serverOf(port: number): Promise<http.Server> {
-    let found: http.Server | undefined;
+  async function serverOf(port: number): Promise<net.Server> {
+    let found: net.Server | undefined;
     const look = (message: unknown): void => {
-      const { server } = message as { readonly server: http.Server };
-      if ((server.address() as AddressInfo | null)?.port === port) found = server;
+      const { server } = (message as { readonly socket: { readonly server?: net.Server } }).socket;
+      if ((server?.address() as AddressInfo | null | undefined)?.port === port) found = server;
     };
-    subscribe('http.server.request.start', look);
+    subscribe('net.server.socket', look);
     await anything(port);
-    unsubscribe('http.server.request.start', look);
+    unsubscribe('net.server.socket', look);
     if (found === undefined) throw new Error(`no server of this process listens on ${port}`);
     return found;
   }
