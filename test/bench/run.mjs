@@ -87,7 +87,8 @@ try {
     requests,
   });
   await message(h2Load);
-  runners.push({ name: sallyport.name, protocol: 'h2', running, load: h2Load, cpu: [], rate: [], p50: [], p99: [] });
+  // Before the peer, which closes a connection that was idle for five seconds.
+  runners.splice(1, 0, { name: sallyport.name, protocol: 'h2', running, load: h2Load, cpu: [], rate: [], p50: [], p99: [] });
   const direct = start('load.mjs', 'BENCH_LOAD', { target, ca: outsideCa, connections, requests, direct: upstreamPort });
   await message(direct);
   direct.send({});
