@@ -29,7 +29,43 @@ export async function openEmbedded(path: string, warn: (message: string) => void
   await prepareFolder(path, warn);
   await prepareFile(path, warn);
   await prepareFile(`${path}-lock`, warn);
-  await refuseOtherFile(path);
+  if (!OPEN.has(path)) await refuseOtherFile(path);
+  return embeddedEngine(path, await share(path));
+}
+
+/** A file that is open in this process, and by how many. */
+interface Shared {
+  readonly database: Promise<Database>;
+  users: number;
+}
+
+/** Opened once for all of a process: with two openings of one file, one thread may wait for ever for the lock that the other holds. */
+const OPEN = new Map<string, Shared>();
+
+function share(path: string): Promise<Database> {
+  const known = OPEN.get(path);
+  if (known !== undefined) {
+    known.users += 1;
+    return known.database;
+  }
+  const database = openDatabase(path);
+  OPEN.set(path, { database, users: 1 });
+  database.catch(() => OPEN.delete(path));
+  return database;
+}
+
+/** The last to leave closes it. */
+async function leave(path: string, database: Database): Promise<void> {
+  const known = OPEN.get(path);
+  if (known !== undefined) {
+    known.users -= 1;
+    if (known.users > 0) return;
+    OPEN.delete(path);
+  }
+  await database.close();
+}
+
+async function openDatabase(path: string): Promise<Database> {
   const { open } = await loadLmdb();
   const database: Database = open({
     path,
@@ -46,11 +82,12 @@ export async function openEmbedded(path: string, warn: (message: string) => void
     await database.close();
     throw new Error(`the store file "${path}" is cut short; restore it from a backup, or move it away to begin anew`);
   }
-  return embeddedEngine(path, database);
+  return database;
 }
 
 function embeddedEngine(path: string, database: Database): Engine {
   const read = readsOver(adapterOver(database));
+  let left: Promise<void> | undefined;
   const transact = <T>(work: () => T): Promise<T> => database.transaction(work).catch(commitFailed);
   return {
     place: `file:${path}`,
@@ -80,7 +117,7 @@ function embeddedEngine(path: string, database: Database): Engine {
       const code = driverCode(error);
       return code === COMMIT_FAILED ? 'it cannot be written; see whether the disk is full' : `it cannot be used (${code})`;
     },
-    close: () => database.close(),
+    close: () => (left ??= leave(path, database)),
   };
 }
 
