@@ -383,11 +383,11 @@ describe('wording a managed verdict', () => {
 describe('where a managed command runs', () => {
   it.each([
     ['/.agents/hooks.json', '/'],
-    ['/work/.agents/hooks.json', '/work/space'],
-    ['/root/.gemini/config/hooks.json', '/work/space'],
+    ['/srv/agent/.agents/hooks.json', '/srv/space'],
+    ['/home/agent/.gemini/config/hooks.json', '/srv/space'],
   ])('for %s in %s', (file, folder) => {
     const [rule] = readFile('managed', GATE, file).rules;
-    expect(managed.directory(rule!, event('pre_tool_execution'), 'x', '/work/space')).toBe(folder);
+    expect(managed.directory(rule!, event('pre_tool_execution'), 'x', '/srv/space')).toBe(folder);
   });
 });
 
